@@ -145,45 +145,28 @@ class HubWarning(NamedTuple):
     """For the record."""
 
 
-# The last words of a field's name, and the kind of value that such a field needs.
-_BY_NAME: dict[str, str] = {
-    "email": "EMAIL",
-    "e mail": "EMAIL",
-    "mail": "EMAIL",
-    "mailbox": "EMAIL",
-    "phone": "PHONE",
-    "telephone": "PHONE",
-    "tel": "PHONE",
-    "mobile": "PHONE",
-    "cell": "PHONE",
-    "fax": "PHONE",
-    "msisdn": "PHONE",
-    "whatsapp": "PHONE",
-    "iban": "IBAN",
-    "credit card": "CREDIT_CARD",
-    "debit card": "CREDIT_CARD",
-    "card": "CREDIT_CARD",
-    "pan": "CREDIT_CARD",
-    "ssn": "SSN",
-    "social security": "SSN",
-    "itin": "ITIN",
-    "sin": "SIN",
-    "nino": "NINO",
-    "nhs": "NHS_NUMBER",
-    "passport": "PASSPORT",
-    "driver license": "DRIVER_LICENSE",
-    "drivers license": "DRIVER_LICENSE",
-    "driving licence": "DRIVER_LICENSE",
-    "ip": "IP",
-    "mac": "MAC",
-    "btc": "BTC_ADDRESS",
-    "bitcoin": "BTC_ADDRESS",
-    "api key": "API_KEY",
-    "password": "PASSWORD",
-    "passphrase": "PASSWORD",
-    "bearer token": "BEARER_TOKEN",
-    "private key": "PRIVATE_KEY",
+# The kinds of values that a field needs, by the last words of its name.
+_BY_KIND = {
+    "EMAIL": "email|e mail|mail|mailbox",
+    "PHONE": "phone|telephone|tel|mobile|cell|fax|msisdn|whatsapp",
+    "IBAN": "iban",
+    "CREDIT_CARD": "credit card|debit card|card|pan",
+    "SSN": "ssn|social security",
+    "ITIN": "itin",
+    "SIN": "sin",
+    "NINO": "nino",
+    "NHS_NUMBER": "nhs",
+    "PASSPORT": "passport",
+    "DRIVER_LICENSE": "driver license|drivers license|driving licence",
+    "IP": "ip",
+    "MAC": "mac",
+    "BTC_ADDRESS": "btc|bitcoin",
+    "API_KEY": "api key",
+    "PASSWORD": "password|passphrase",
+    "BEARER_TOKEN": "bearer token",
+    "PRIVATE_KEY": "private key",
 }
+_BY_NAME = {name: kind for kind, names in _BY_KIND.items() for name in names.split("|")}
 # Words after these that add nothing: `phone_number`, `email_address_2`.
 _FILLING = frozenset({"address", "addresses", "addr", "number", "numbers", "num", "no", "nr", "value"})
 # Words that mean something only with such a word behind them: a `card` may be anything, a `card_number` not.

@@ -37,45 +37,28 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "application/x-ole-storage"),
 )
 # Other names for a type with the same first bytes, and types whose files are ZIP archives.
-_SAME: dict[str, str] = {
-    "image/jpg": "image/jpeg",
-    "application/x-gzip": "application/gzip",
-    "application/x-zip-compressed": "application/zip",
-    "application/java-archive": "application/zip",
-    "application/epub+zip": "application/zip",
-    "application/x-sqlite3": "application/vnd.sqlite3",
-    "audio/x-flac": "audio/flac",
-    "audio/mp3": "audio/mpeg",
-    "audio/wav": "audio/x-wav",
-    "audio/wave": "audio/x-wav",
-    "audio/mp4": "video/mp4",
-    "video/quicktime": "video/mp4",
-    "application/ogg": "audio/ogg",
-    "video/ogg": "audio/ogg",
-    "video/x-matroska": "video/webm",
-    "audio/webm": "video/webm",
-    "application/msword": "application/x-ole-storage",
-    "application/vnd.ms-excel": "application/x-ole-storage",
-    "application/vnd.ms-powerpoint": "application/x-ole-storage",
-    "application/x-sharedlib": "application/x-executable",
-    "application/x-pie-executable": "application/x-executable",
-    "application/vnd.microsoft.portable-executable": "application/x-msdownload",
-    "application/x-dosexec": "application/x-msdownload",
+_OTHER_NAMES = {
+    "image/jpeg": "image/jpg",
+    "application/gzip": "application/x-gzip",
+    "application/zip": "application/x-zip-compressed application/java-archive application/epub+zip",
+    "application/vnd.sqlite3": "application/x-sqlite3",
+    "audio/flac": "audio/x-flac",
+    "audio/mpeg": "audio/mp3",
+    "audio/x-wav": "audio/wav audio/wave",
+    "video/mp4": "audio/mp4 video/quicktime",
+    "audio/ogg": "application/ogg video/ogg",
+    "video/webm": "video/x-matroska audio/webm",
+    "application/x-ole-storage": "application/msword application/vnd.ms-excel application/vnd.ms-powerpoint",
+    "application/x-executable": "application/x-sharedlib application/x-pie-executable",
+    "application/x-msdownload": "application/vnd.microsoft.portable-executable application/x-dosexec",
 }
+_SAME = {name: media_type for media_type, names in _OTHER_NAMES.items() for name in names.split()}
 _ZIPPED = ("application/vnd.openxmlformats-", "application/vnd.oasis.opendocument.")
 # Texts outside of `text/`.
 _TEXTUAL = frozenset(
     {
-        "application/json",
-        "application/javascript",
-        "application/sql",
-        "application/toml",
-        "application/x-ndjson",
-        "application/x-sh",
-        "application/x-python",
-        "application/xml",
-        "application/yaml",
-        "application/x-yaml",
+        *("application/json", "application/javascript", "application/sql", "application/toml", "application/yaml"),
+        *("application/x-ndjson", "application/x-sh", "application/x-python", "application/xml", "application/x-yaml"),
         "image/svg+xml",
     }
 )
