@@ -26,7 +26,7 @@ from remit_cli.config.serving import pricing_of
 from remit_cli.config.team import Team
 from remit_cli.config.team_policy import FileTeamPolicy
 from remit_cli.config.team_search import make_private
-from remit_cli.drive.running import Data, interrupts
+from remit_cli.drive.running import Data, until_stopped
 from remit_cli.places import importing, relative_path
 from remit_server.access import token_in
 from remit_server.app import Api
@@ -59,13 +59,7 @@ async def run_dev(order: DevOrder, data: Data | None) -> int:
     """Run everything until it is stopped, and return the exit code."""
     if not is_built():
         raise not_built()
-    stop_signal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    def stop(signal: str) -> None:
-        if not stop_signal.done():
-            stop_signal.set_result(signal)
-
-    with interrupts(stop, lambda: click.echo("Stopped at once.", err=True)):
+    with until_stopped() as stop_signal:
         if order.fresh and order.root.exists():
             shutil.rmtree(order.root)
         make_private(order.root)

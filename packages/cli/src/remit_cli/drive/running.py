@@ -10,6 +10,8 @@ from contextlib import contextmanager, redirect_stdout
 from types import FrameType
 from typing import IO, Any, NoReturn, TypeVar
 
+import click
+
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json
 from remit.runtime import NEXT_LINE
@@ -96,6 +98,19 @@ def interrupts(stop: Callable[[str], None], leave: Callable[[], None]) -> Genera
 
     with hearing(hear):
         yield
+
+
+@contextmanager
+def until_stopped() -> Generator[asyncio.Future[str]]:
+    """Yield a future that is done, with its name, at the first stop signal; at the second, exit at once."""
+    stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def stop(name: str) -> None:
+        if not stopped.done():
+            stopped.set_result(name)
+
+    with interrupts(stop, lambda: click.echo("Stopped at once.", err=True)):
+        yield stopped
 
 
 class _Handler(logging.Handler):

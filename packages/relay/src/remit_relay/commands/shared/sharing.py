@@ -14,7 +14,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.problems import did_you_mean
 from remit.words.terminal import one_line
 from remit_cli.config.team import Team
-from remit_cli.drive.running import Data, interrupts
+from remit_cli.drive.running import Data, until_stopped
 from remit_cli.places import known_agent
 from remit_cli.show.screen import clock_time, now_ms
 from remit_relay.client import connection
@@ -154,12 +154,6 @@ async def run_sharing(
 
     If another process runs the device, it shares them already: then show what it shares and who calls.
     """
-    stop_signal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    def stop(signal: str) -> None:
-        if not stop_signal.done():
-            stop_signal.set_result(signal)
-
     team = with_gateway(team)
     with using_device(team) as own:  # report what is missing before the hub is opened
         known = Peers(own.state).list()
@@ -168,7 +162,7 @@ async def run_sharing(
         if about.startswith("shared."):
             click.echo(f"{one_line(message)} ({about}).\n→ {todo}", err=True)
     printer = EventPrinter(to)
-    with interrupts(stop, lambda: click.echo("Stopped at once.", err=True)):
+    with until_stopped() as stop_signal:
         async with reach_device(team, command="share", overrides=overrides, shared=shared) as (client, is_here):
             if not is_here and not is_all:
                 raise _refused(client.process)

@@ -7,7 +7,7 @@ import click
 
 from remit.words.terminal import one_line
 from remit_cli.config.team import Team, sections
-from remit_cli.drive.running import Data, interrupts
+from remit_cli.drive.running import Data, until_stopped
 from remit_cli.places import relative_path
 from remit_relay.commands.shared.sharing import EventPrinter
 from remit_relay.commands.shared.up_control import document_of
@@ -20,13 +20,7 @@ from remit_server.server import freeze_loaded
 
 async def run_device(team: Team, overrides: tuple[str, ...], port: int, data: Data | None) -> int:
     """Run the team's device until it is stopped, and return the exit code."""
-    stop_signal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-
-    def stop(signal: str) -> None:
-        if not stop_signal.done():
-            stop_signal.set_result(signal)
-
-    with interrupts(stop, lambda: click.echo("Stopped at once.", err=True)):
+    with until_stopped() as stop_signal:
         async with AsyncExitStack() as stack:
             here = await stack.enter_async_context(device_here(team, command="up", overrides=overrides, port=port))
             for section in sections():
