@@ -11,8 +11,9 @@ import sys
 import tempfile
 import tomllib
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import cache
+from importlib.metadata import distribution
 from itertools import combinations
 from pathlib import Path
 from statistics import median
@@ -21,6 +22,7 @@ from typing import NamedTuple
 from unittest.mock import patch
 
 from aiohttp import ClientSession
+from packaging.requirements import Requirement
 
 from harness import Figure, Goal, at_least, at_most, main
 from remit import Brief, Hub
@@ -187,6 +189,32 @@ def import_levels(package: str) -> int:
     return max(map(level, imports))
 
 
+def installed_with(package: str) -> tuple[int, float]:
+    """Return how many packages `pip install` brings for one of this repository, itself included, and their megabytes.
+
+    They are read from this environment, where the packages of the repository are links to their source.
+    """
+    found, new = set[Requirement](), {Requirement(package)}
+    while new:
+        found |= new
+        new = {each for known in new for each in _required_by(known)} - found
+    names = {each.name.lower().replace("_", "-") for each in found}
+    return len(names), sum(map(_bytes_of, names)) / 1_000_000
+
+
+def _required_by(wanted: Requirement) -> Iterator[Requirement]:
+    for each in map(Requirement, distribution(wanted.name).requires or ()):
+        if each.marker is None or any(each.marker.evaluate({"extra": extra}) for extra in ("", *wanted.extras)):
+            yield each
+
+
+def _bytes_of(package: str) -> int:
+    brought = distribution(package)
+    files = [Path(str(brought.locate_file(each))) for each in brought.files or ()]
+    files += (ROOT / "packages" / package.removeprefix("remit-") / "src").rglob("*")
+    return sum(each.stat().st_size for each in files if each.is_file() and each.suffix != ".pyc")
+
+
 class Way(NamedTuple):
     """The way of a request through the source files."""
 
@@ -280,6 +308,7 @@ async def way_of_post() -> Way:
 def measure() -> list[Figure]:
     lengths = [lines_of(module) for module in modules()]
     ask, post = asyncio.run(way_of_ask()), asyncio.run(way_of_post())
+    core, whole = installed_with("remit-core"), installed_with("remit")
     twice = [name for name, homes in public_classes().items() if len(homes) > 1]
     counts: dict[str, tuple[float, Goal | None]] = {
         "modules": (len(lengths), at_most(600)),
@@ -300,6 +329,12 @@ def measure() -> list[Figure]:
         "entries into a file by a POST to a served hub": (post.entries, at_most(110)),
         "modules that Hub needs": (len(closure_of("remit.hub.hub")), at_most(120)),
         "lines that Hub needs": (sum(map(lines_of, closure_of("remit.hub.hub"))), at_most(22_000)),
+    }
+    counts |= {
+        "packages of `pip install remit-core`": (core[0], at_most(6)),
+        "MB of `pip install remit-core`": (round(core[1], 1), at_most(40)),
+        "packages of `pip install remit`": (whole[0], None),
+        "MB of `pip install remit`": (round(whole[1], 1), at_most(120)),
     }
     for package in PACKAGES:
         members = [module for module in modules() if package_of(module) == package]
