@@ -10,13 +10,17 @@ import os
 import random
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
+from multiprocessing.pool import AsyncResult
 
 from simulate.mutations import MUTATIONS
 from simulate.runs import RunResult, quieted, repeat, sweep, without
 
 TRACE_LINES = 80
 MOST_SHOWN = 5
+# After so many runs, how many were done is printed: also of what is interrupted it is known then.
+COUNT_EVERY = 1_000
 
 # What killed hubs leave behind is never collected, and makes each later run of the process slower.
 SCENARIOS_OF_A_PROCESS = 10
@@ -44,7 +48,10 @@ def main() -> int:
     else:
         sweeps = _sweeps(int(scenario), given.runs, given.jobs)
     for results in sweeps:
-        runs += len(results)
+        counted, runs = runs // COUNT_EVERY, runs + len(results)
+        if runs // COUNT_EVERY > counted:
+            took_s = time.monotonic() - began
+            print(f"{runs} runs in {took_s:.0f} s, the last {results[-1].name}", file=sys.stderr, flush=True)
         traces.update("".join(each.trace_hash for each in results).encode())
         for each in (each for each in results if each.violations):
             failed.append(each)
@@ -58,22 +65,16 @@ def main() -> int:
 
 def _sweeps(seed: int, runs: int, jobs: int) -> Iterator[list[RunResult]]:
     """Yield the results of one scenario after another, until there are enough runs."""
-    if jobs == 1:
-        while runs > 0:
-            results = sweep(seed)
-            yield results
-            seed, runs = seed + 1, runs - len(results)
-        return
     with multiprocessing.Pool(jobs, initializer=quieted, maxtasksperchild=SCENARIOS_OF_A_PROCESS) as pool:
-        waiting = [pool.apply_async(sweep, (seed + number,)) for number in range(jobs * 2)]
-        seed += jobs * 2
-        while waiting:
-            results = waiting.pop(0).get()
-            yield results
-            runs -= len(results)
-            if runs > sum(1 for _ in waiting):
+        waiting = deque[AsyncResult[list[RunResult]]]()
+        while runs > 0:
+            # One process has one scenario; several have more than one each, as some take longer than others.
+            while len(waiting) < jobs * 2 - 1:
                 waiting.append(pool.apply_async(sweep, (seed,)))
                 seed += 1
+            results = waiting.popleft().get()
+            yield results
+            runs -= len(results)
 
 
 def _show(result: RunResult, again: str, lines: int) -> None:
