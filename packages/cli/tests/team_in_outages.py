@@ -30,6 +30,8 @@ password = "$DATABASE_PASSWORD"
 url = "nats://127.0.0.1:{bus_port}"
 hosts = ["boss", "payer"]
 
+[a2a]
+
 [serve]
 drain = "1s"
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hosts import host_at
 from serve_command import ServedTeam
 from team_in_outages import Outages, team_in_outages
 from waiting import PATIENCE_S, eventually
@@ -166,6 +167,20 @@ class Job:
         done = await self._team.remit("runs", "cancel", self.run)
         assert done.returncode == 0, done.stderr
 
+    async def by_a2a(self) -> None:
+        call = {"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": self.run}}
+        up = self._second
+        status, text = await asyncio.to_thread(lambda: up.send("/a2a/boss", call, **{"A2A-Version": "1.0"}))
+        assert status == 200, text
+        task = json.loads(text).get("result", {})
+        assert task.get("id") == self.run, text
+
+    async def by_mcp(self) -> None:
+        async with host_at(str(self._first.said["address"]), self._first.token, user="anna") as host:
+            result = await host.call_tool("delegation_cancel", {"id": self.run})
+        assert result.structured_content is not None, result
+        assert result.structured_content.get("id") == self.run, result
+
     async def by_leaving(self) -> None:
         self._client.close()
 
@@ -181,7 +196,8 @@ async def test_a_cancelled_run_stops_at_every_hub_while_the_store_or_the_bus_is_
     first, second = await team.serve("first"), await team.serve("second")
     await team.work("middle")
     await team.work("worker")
-    for way in (Job.by_http, Job.by_http_elsewhere, Job.by_command, Job.by_leaving):
+    ways = (Job.by_http, Job.by_http_elsewhere, Job.by_command, Job.by_a2a, Job.by_mcp, Job.by_leaving)
+    for way in ways:
         job = Job(team, first, second, way.__name__)
         await job.begin()
         cut = team.store if away == "store" else team.bus

@@ -7,9 +7,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from remit.policy.reception import Sender
-from remit.ports import SessionOwner
+from remit.ports import RunSummary, SessionOwner
 from remit.protocol.envelope import USER, Request, Response
 from remit.protocol.errors import Code, RemitError
+from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Notice, Record, Refusal
 from remit.runtime.active_runs import ActiveRun
 from remit.runtime.events import Events
@@ -18,7 +19,7 @@ from remit.words.names import hidden_names
 from remit_server.a2a.guests import Guests, OpenTasks, is_guest
 from remit_server.a2a.push import Push
 from remit_server.a2a.task_records import A2aCall, TaskRecord, TaskRecords, continuation_of, cut, invalid, no_task
-from remit_server.delegations import Delegations
+from remit_server.delegations import Delegations, order_of
 from remit_server.dialects.a2a.errors import Declined, Error
 from remit_server.dialects.a2a.parts import AcceptedContent
 from remit_server.dialects.a2a.requests import message_of, submission
@@ -333,19 +334,30 @@ class Tasks:
 
     async def cancel(self, call: A2aCall, params: CancelTask) -> Task:
         """`CancelTask`."""
-        record = await self._standing.find(call, params.id)
-        if record.ended:
-            why = f"task {record.task} cannot be cancelled: it has ended ({record.state})"
-            raise Declined(Error.TASK_NOT_CANCELABLE, why, about={"taskId": record.task})
+        order = order_of(params.id, call.sender, None, "")
+        order = replace(order, scope=order.scope._replace(agents=frozenset({call.agent})))
+        runs_here = self._hub.shared.running(order) is not None
+        record: TaskRecord | None = None
+
+        async def find() -> RunSummary:
+            nonlocal record
+            record = await self._standing.find(call, params.id)
+            if record.ended and not runs_here:
+                why = f"task {record.task} cannot be cancelled: it has ended ({record.state})"
+                raise Declined(Error.TASK_NOT_CANCELABLE, why, about={"taskId": record.task})
+            return await self._delegations.find(record.run, call.sender)
+
+        run, _, response = await self._delegations.cancel(order, find)
+        if record is None:  # the store is away, and the hub that has the run was reached
+            is_cancelled = response is not None and response.status is Status.CANCELLED
+            state = TaskState.CANCELED if is_cancelled else TaskState.WORKING
+            return under_way(TaskPresentation(task=run, context="", extended=call.extended), state, self._wall_ms())
         if record.state is TaskState.INPUT_REQUIRED:
             # Nothing is running any more; record that nobody will answer.
             text = f"cancelled: by {call.sender.name}"
             body = Notice(delegation=record.run, agent=call.agent, text=text, code=Code.CANCELLED)
             self._hub.store.append(Kind.NOTICE, self._wall_ms(), record.run, record.session, body)
             await self._hub.store.flush()
-        else:
-            summary = await self._delegations.find(record.run, call.sender)
-            await self._delegations.stop(summary, call.sender.name, "")
         return await self._standing.task(call, await self._standing.find(call, record.task), None)
 
     # ── notifications ─────────────────────────────────────────────────────────────────────────────────────────────────

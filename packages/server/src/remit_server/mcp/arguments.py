@@ -217,8 +217,8 @@ def cancelled(response: Response) -> McpToolResult:
 
 
 def under_way(run: str, agent: str) -> McpToolResult:
-    """Return that a delegation is running."""
-    text = f"{agent} is still running. Get its result with delegation_status, id {run}."
+    """Return that a delegation is running; *agent* is empty if it is not known."""
+    text = f"{agent or 'It'} is still running. Get its result with delegation_status, id {run}."
     return McpToolResult(text=text, data=McpDelegation(id=run, state="running", agent=agent))
 
 

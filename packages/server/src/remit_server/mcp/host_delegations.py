@@ -4,9 +4,11 @@ import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from remit.policy.reception import Sender
 from remit.ports import Question, RunSummary
@@ -20,7 +22,7 @@ from remit.runtime.lent_models import Sampler
 from remit_server.access import asked_for, visible
 from remit_server.agent_endpoints import public
 from remit_server.bodies import Headers
-from remit_server.delegations import Delegations
+from remit_server.delegations import Delegations, order_of
 from remit_server.documents.api_values import PublicCard
 from remit_server.mcp.arguments import DelegateTask
 
@@ -245,6 +247,8 @@ class HostDelegations:
         try:
             return await self._delegations.find(name, caller.sender)
         except RemitError as error:
+            if error.fault.code is not Code.NOT_FOUND:
+                raise
             message = f"{caller.user} has no delegation `{name[:100]}`"
             how = "Call delegation_status without an id to see the newest."
             raise RemitError(fault(Code.NOT_FOUND, message, suggestion=how)) from error
@@ -276,11 +280,15 @@ class HostDelegations:
         assert response is not None, "the delegation has ended"
         return response
 
-    async def cancel(self, summary: RunSummary, caller: Caller, reason: str) -> Response | None:
-        """Cancel a run and return its outcome; None if it has none yet."""
-        if await self._delegations.stop(summary, caller.user, reason) is None:
-            return None
-        return await self._hub.outcome(summary.run, raw=asked_for(caller.sender, summary))
+    async def cancel(self, name: str, caller: Caller, reason: str) -> tuple[str, str, Response | None]:
+        """Cancel a run, also while the store is away; return its id, its agent and its outcome, if they are known."""
+        order = replace(order_of(name, caller.sender, None, reason), by=caller.user)
+        run, summary, outcome = await self._delegations.cancel(order, partial(self.find, name, caller))
+        if summary is None:
+            return run, "", None
+        if outcome is not None:
+            outcome = await self._hub.outcome(run, raw=asked_for(caller.sender, summary))
+        return run, summary.agent, outcome
 
     def adopt(self, run: str, call: Call) -> None:
         """Allow another call to cancel a run, too, if it was started here."""

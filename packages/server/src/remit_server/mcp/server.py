@@ -230,9 +230,8 @@ class McpToolServer:
 
     async def _cancel(self, ctx: Context, given: DelegationCancel) -> McpToolResult:
         caller = self._caller_of(ctx)
-        summary = await self._delegations.find(given.id, caller)
-        response = await self._delegations.cancel(summary, caller, given.reason)
-        return arguments.under_way(summary.run, summary.agent) if response is None else arguments.cancelled(response)
+        run, agent, response = await self._delegations.cancel(given.id, caller, given.reason)
+        return arguments.under_way(run, agent) if response is None else arguments.cancelled(response)
 
     async def _continue(
         self,
