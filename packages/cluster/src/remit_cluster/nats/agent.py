@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from remit.ports import HostingHub, Remote, RemoteHandle, StoreError
 from remit.protocol.envelope import Request, Response
@@ -21,6 +21,9 @@ GLANCE_S = 0.05
 # Calls only wait here, at some 10 KB each: more than this at once exceed the memory before.
 MOST_WAITING = 100_000
 
+QueueFull = Literal["full"]
+QUEUE_FULL: QueueFull = "full"
+
 
 class RunNews:
     """What a caller hears of its run over the bus."""
@@ -29,9 +32,9 @@ class RunNews:
         self.run = run
         self.agent = agent
         self._line = line
-        self._waiting: asyncio.Queue[Approval | bytes | None] = asyncio.Queue()
+        self._waiting: asyncio.Queue[Approval | bytes | QueueFull | None] = asyncio.Queue()
 
-    def hear(self, body: Approval | Progress | Delta | bytes | None) -> None:
+    def hear(self, body: Approval | Progress | Delta | bytes | QueueFull | None) -> None:
         """Pass on what happened; bytes: its sealed outcome; None: the run may have ended."""
         match body:
             case Progress(text=text):
@@ -41,8 +44,8 @@ class RunNews:
             case _:
                 self._waiting.put_nowait(body)
 
-    async def next(self, within_s: float) -> Approval | bytes | None:
-        """Return the next question or answer, or the sealed outcome; None: look at the store."""
+    async def next(self, within_s: float) -> Approval | bytes | QueueFull | None:
+        """Return the next question or answer, the sealed outcome, or a full queue; None: look at the store."""
         try:
             async with asyncio.timeout(within_s):
                 return await self._waiting.get()
@@ -67,10 +70,12 @@ class Carrier(Protocol):
 
     def is_resumable(self, agent: str) -> bool | None: ...
 
-    def is_full(self, agent: str) -> bool: ...
+    def is_full(self, request: Request) -> bool: ...
 
-    async def offer(self, request: Request, run: str, *, live: bool) -> bool:
-        """Bring a request to a host, or queue it; False: the queue is full."""
+    def queued_here(self, agent: str) -> int: ...
+
+    async def offer(self, request: Request, run: str, *, live: bool) -> None:
+        """Bring a request to a host, or queue it when its turn comes; who listens hears if the queue is full."""
         ...
 
     async def cancel_call(self, agent: str, run: str, user: str) -> bool:
@@ -101,6 +106,10 @@ class BusAgent(Remote):
         """Return the hubs on the bus that host it."""
         return self._carrier.hosts_of(self._name)
 
+    def queued(self) -> int:
+        """Return how many requests to it wait here until it is their turn in the queue."""
+        return self._carrier.queued_here(self._name)
+
     async def is_resumable(self, within_s: float) -> bool | None:
         """Return whether its hosts may execute it again after a restart: the cards that they publish decide."""
         await self._carrier.wait_for_host(self._name, min(within_s, self._carrier.patience_s))
@@ -114,8 +123,8 @@ class BusAgent(Remote):
             why = fault(Code.OUTCOME_UNKNOWN, f"the request to {name} is too old to be sent again")
             return lost(request, why, sent=True)
         if left is None:
-            if carrier.is_full(name):
-                return refused(request, _overloaded(name))
+            if carrier.is_full(request):
+                return refused(request, overloaded(name))
             within_s = min(carrier.patience_s, line.time_left_ms() / 2_000)
             # Without NATS, hosts find the request in the store.
             if carrier.connected and not await carrier.wait_for_host(name, within_s):
@@ -140,11 +149,7 @@ class BusAgent(Remote):
         news = RunNews(run, self._name, line)
         self._carrier.listen(news)
         try:
-            if not await self._carrier.offer(request, run, live=line.has_listeners):
-                why = _overloaded(self._name)
-                if await self._shared.withdraw(run, why):
-                    line.doubt("")
-                    return refused(request, why)
+            await self._carrier.offer(request, run, live=line.has_listeners)
             return await self._follow(run, request, line, news)
         finally:
             self._carrier.leave_run(news)
@@ -160,6 +165,12 @@ class BusAgent(Remote):
             if isinstance(event, Approval):
                 questions = [event]
             try:
+                if event == QUEUE_FULL:
+                    why = overloaded(self._name)
+                    if await self._shared.withdraw(run, why):
+                        line.doubt("")
+                        return refused(request, why)
+                    event = None
                 if isinstance(event, bytes):
                     if (ended := await self._shared.opened(run, event)) is not None:
                         return ended
@@ -213,6 +224,7 @@ def _nobody(agent: str) -> Fault:
     return fault(Code.DELEGATION_UNAVAILABLE, f"no hub hosts {agent} at the moment", suggestion=how)
 
 
-def _overloaded(agent: str) -> Fault:
+def overloaded(agent: str) -> Fault:
+    """Return the fault of a request for which there is no place in the queue of its agent."""
     why = f"the queue of {agent} is full on all hubs that host it"
     return fault(Code.OVERLOADED, why, retry_after_ms=COME_BACK_MS)

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Collection
 
 import msgspec
@@ -11,13 +10,18 @@ from msgspec.structs import replace
 from nats.aio.msg import Msg
 
 from remit.hub.hub import Hub
+from remit.policy.shares import ShareOwner
 from remit.ports import HostingHub
 from remit.protocol.card import QUEUE, AgentCard
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError
 from remit.protocol.records import Approval, Delta, Kind, Notice, Progress, read_body
+from remit.protocol.remit import Priority
+from remit.runtime.aside import current_share
+from remit.runtime.clock import end_tasks
 from remit.runtime.registry import NAME
-from remit_cluster.nats.agent import BusAgent, RunNews
+from remit.transports.local import FairSlots
+from remit_cluster.nats.agent import LOOK_S, QUEUE_FULL, BusAgent, RunNews, overloaded
 from remit_cluster.nats.cancels import BusCancels
 from remit_cluster.nats.connection import LOST, BusSettings, Connection, in_words
 from remit_cluster.nats.host import BusHost
@@ -47,6 +51,20 @@ BUSY_S = 0.02
 FULL_S = 0.1
 # The run id in the records of refused messages, which have no run.
 _BUS = "bus"
+# One queued request for so many slots of the hosts keeps them busy: they pull the next one within a millisecond or two.
+# The others wait for their turn at their hub, where users are known.
+SLOTS_PER_QUEUED = 4
+
+
+class _Turns:
+    """Whose turn it is to be queued for an agent, with one priority."""
+
+    def __init__(self, agent: str, most: int) -> None:
+        self.most = most
+        """How many requests of this hub may be queued at once."""
+        self.slots = FairSlots(agent, most, QUEUE)
+        self.users = 0
+        """How many requests are queued or wait."""
 
 
 class Bus:
@@ -77,9 +95,11 @@ class Bus:
         self._host: BusHost | None = None
         self._runs: dict[str, RunNews] = {}
         self._busy_until: dict[str, float] = {}
-        self._full_until: dict[str, float] = {}
-        self._queueing: Counter[str] = Counter()
-        """How many requests for each agent are about to be queued."""
+        self._full_until: dict[tuple[str, ShareOwner], float] = {}
+        self._turns: dict[str, dict[Priority, _Turns]] = {}
+        """By agent and priority, where requests of this hub are queued or wait until they are."""
+        self._queueing: dict[str, asyncio.Task[None]] = {}
+        """Those requests, by run."""
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -124,6 +144,7 @@ class Bus:
 
     async def close(self) -> None:
         """Say how the last runs ended, and disconnect."""
+        await end_tasks(self._queueing.values())
         await self._watch.close()
         await self._presence.close()
         await self._cancels.close()
@@ -184,7 +205,7 @@ class Bus:
 
     async def queued(self, agent: str) -> int:
         """Return how many requests for an agent wait for a host."""
-        return await self._queue.depth(agent)
+        return await self._queue.depth(agent) + self.queued_here(agent)
 
     @property
     def hubs(self) -> list[PresentHub]:
@@ -259,12 +280,17 @@ class Bus:
         """Return whether an agent may be executed again after a restart, as its hosts say; None: none is known."""
         return self._presence.is_resumable(agent)
 
-    def is_full(self, agent: str) -> bool:
-        """Return whether the queue of an agent was full a moment ago."""
-        return self._full_until.get(agent, 0) > asyncio.get_running_loop().time()
+    def is_full(self, request: Request) -> bool:
+        """Return whether a request of the same user was refused a moment ago, since the queue of its agent was full."""
+        until = self._full_until.get((request.target, _share_of(request)), 0)
+        return until > asyncio.get_running_loop().time()
 
-    async def offer(self, request: Request, run: str, *, live: bool) -> bool:
-        """Bring a submitted request to a host, or queue it; False: the queue is full.
+    def queued_here(self, agent: str) -> int:
+        """Return how many requests of this hub for an agent wait for their turn in its queue."""
+        return sum(each.slots.queued for each in self._turns.get(agent, {}).values())
+
+    async def offer(self, request: Request, run: str, *, live: bool) -> None:
+        """Bring a submitted request to a host, or queue it when its turn comes; its caller hears if the queue is full.
 
         If NATS does not answer, the hosts find the request in the store.
         """
@@ -272,28 +298,58 @@ class Bus:
         now = asyncio.get_running_loop().time
         await self._presence.watch(agent)
         try:
-            if self._busy_until.get(agent, 0) < now():
+            # What waits here came earlier.
+            if agent not in self._turns and self._busy_until.get(agent, 0) < now():
                 if await self._ask_host(agent, offer) == TAKEN:
-                    return True
+                    return
                 self._busy_until[agent] = now() + BUSY_S
-            return await self._queued_for(agent, request, offer)
         except LOST as error:
             log.debug("%s was not offered: %s", run, in_words(error))
-        return True
+            return
+        self._leave_queue(token(run))
+        self._queueing[token(run)] = asyncio.create_task(self._queue_in_turn(request, offer))
 
-    async def _queued_for(self, agent: str, request: Request, offer: Offer) -> bool:
-        """Queue a request for any host of its agent; False: the queue is full."""
-        # Those that are about to be queued count as well: a burst of callers would all find the same room.
-        ahead = self._queueing[agent]
-        self._queueing[agent] += 1
+    async def _queue_in_turn(self, request: Request, offer: Offer) -> None:
+        """Queue a request for any host once it is its turn, and keep the next ones back until a host has taken it.
+
+        The queue itself knows no users: what is in it is served in the order in which it came.
+        """
+        agent, share, priority = request.target, _share_of(request), request.remit.priority
+        by_priority = self._turns.setdefault(agent, {})
+        if (turns := by_priority.get(priority)) is None:
+            slots = sum(each.concurrency for each in self._hosted_cards(agent))
+            turns = by_priority[priority] = _Turns(agent, max(1, slots // SLOTS_PER_QUEUED))
+        turns.users += 1
         try:
-            if await self._queue.depth(agent) + ahead >= self._room(agent):
-                self._full_until[agent] = asyncio.get_running_loop().time() + FULL_S
-                return False
-            await self._queue.put(agent, request.remit.priority, offer)
+            # What this hub is about to queue counts as well: a burst of callers would all find the same room.
+            ahead = max(await self._queue.depth(agent), turns.most - turns.slots.free)
+            turns.slots.queue = max(0, self._room(agent) - ahead)
+            if not turns.slots.queue:
+                raise RemitError(overloaded(agent))
+            await turns.slots.enter(share)
+            try:
+                await self._queue.put(agent, priority, offer)
+                # A host says when it takes it, and then this task is cancelled; what it says may be lost, as the queue.
+                while token(offer.run) in self._queueing:
+                    await asyncio.sleep(LOOK_S)
+                    if not await self._queue.depth(agent):
+                        break
+            finally:
+                turns.slots.release()
+        except LOST as error:
+            log.debug("%s was not queued: %s", offer.run, in_words(error))
+        except RemitError:
+            now = asyncio.get_running_loop().time()
+            self._full_until = {key: until for key, until in self._full_until.items() if until > now}
+            self._full_until[agent, share] = now + FULL_S
+            if (news := self._runs.get(token(offer.run))) is not None:
+                news.hear(QUEUE_FULL)
         finally:
-            self._queueing[agent] -= 1
-        return True
+            turns.users -= 1
+            if not turns.users:
+                del by_priority[priority]
+                if not by_priority:
+                    del self._turns[agent]
 
     async def _ask_host(self, agent: str, offer: Offer) -> bytes:
         subject = self._subjects.offer(agent)
@@ -305,10 +361,11 @@ class Bus:
         return BUSY if proven is None else proven.body
 
     def _room(self, agent: str) -> int:
-        queues = [
-            each.card.queue for hub in self._presence.hosts(agent) for each in hub.agents if each.card.name == agent
-        ]
-        return sum(queues) if queues else QUEUE
+        cards = self._hosted_cards(agent)
+        return sum(each.queue for each in cards) if cards else QUEUE
+
+    def _hosted_cards(self, agent: str) -> list[AgentCard]:
+        return [each.card for hub in self._presence.hosts(agent) for each in hub.agents if each.card.name == agent]
 
     # ── how far it is ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -319,6 +376,12 @@ class Bus:
     def leave_run(self, news: RunNews) -> None:
         """Pass on nothing more."""
         self._runs.pop(token(news.run), None)
+        self._leave_queue(token(news.run))
+
+    def _leave_queue(self, run: str) -> None:
+        """Let the next request have the place of one that a host has taken, or that nobody waits for any more."""
+        if (queueing := self._queueing.pop(run, None)) is not None:
+            queueing.cancel()
 
     async def _news(self, message: Msg) -> None:
         listener = self._runs.get(message.subject.rpartition(".")[2])
@@ -326,6 +389,9 @@ class Bus:
             return
         proven = self._proofs.read(message.subject, message.data, "news of a run", host_of=listener.agent)
         if proven is None:
+            return
+        if proven.body == TAKEN:
+            self._leave_queue(token(listener.run))
             return
         try:
             news = read_news(proven.body)
@@ -338,6 +404,10 @@ class Bus:
             return
         if isinstance(body, Approval | Progress | Delta):
             listener.hear(body)
+
+
+def _share_of(request: Request) -> ShareOwner:
+    return ShareOwner(current_share.get().client, request.remit.user)
 
 
 def _followed(card: AgentCard, known: AgentCard) -> AgentCard:

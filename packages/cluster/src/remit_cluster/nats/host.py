@@ -160,7 +160,7 @@ class BusHost:
                         return
                     continue
                 self._queued.add(agent)
-                self._take(agent, offer)
+                self._take(agent, offer, tell=True)
         except LOST as error:
             log.debug("the queue of %s cannot be read: %s", agent, in_words(error))
         finally:
@@ -170,7 +170,7 @@ class BusHost:
         """Take a request that the sweep of the store found, if there is a free slot."""
         agent = expired.request.target
         if agent in self.agents and self._vacant(agent) > 0:
-            self._take(agent, Offer(expired.run))
+            self._take(agent, Offer(expired.run), tell=True)
 
     # ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -178,11 +178,11 @@ class BusHost:
         """Note that a request has its slot."""
         self._starting.pop(request.run, None)
 
-    def _take(self, agent: str, offer: Offer) -> None:
+    def _take(self, agent: str, offer: Offer, *, tell: bool = False) -> None:
         if offer.run not in self._runs:  # it may be offered, queued and found in the store
             self._runs[offer.run] = offer
             self._starting[offer.run] = agent
-            self._start(self._carry(agent, offer))
+            self._start(self._carry(agent, offer, tell=tell))
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -190,11 +190,13 @@ class BusHost:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _carry(self, agent: str, offer: Offer) -> None:
-        """Take a request, and say what happens in its run until it ends."""
+    async def _carry(self, agent: str, offer: Offer, *, tell: bool) -> None:
+        """Take a request, *tell* its caller so, and say what happens in its run until it ends."""
         if offer.live:
             self._tell(offer)
         try:
+            if tell:
+                await self._publish(self._subjects.news(offer.home, offer.run), TAKEN)
             going = await self._shared.take(offer.run, new=offer.home != EVERY_HUB)
             if going is not None:
                 await asyncio.wait({going.task})

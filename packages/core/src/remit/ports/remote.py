@@ -139,6 +139,10 @@ class Remote:
         """Return the hubs that host it, where that is known."""
         return ()
 
+    def queued(self) -> int:
+        """Return how many requests to it wait here for their turn, besides those that wait for a slot of this hub."""
+        return 0
+
     async def is_resumable(self, within_s: float) -> bool | None:  # noqa: ARG002 - most know it at once
         """Return whether the hub that executes it may execute it again; None: that is not known *within_s*."""
         return True

@@ -75,7 +75,7 @@ def agent_status(parts: RuntimeContext) -> dict[str, AgentStatus]:
         is_current = rate is not None and now < window.start + rate.seconds
         statuses[name] = AgentStatus(
             running=running[name],
-            queued=queued.get(name, 0),
+            queued=queued.get(name, 0) + (entry.agent.queued() if isinstance(entry.agent, Remote) else 0),
             breaker=ledger.phase(name),
             slots=entry.card.concurrency,
             free=transport.free(name),

@@ -24,7 +24,8 @@ class FairSlots:
     def __init__(self, what: str, slots: int, queue: int) -> None:
         self._what = what
         self._free = slots
-        self._queue = queue
+        self.queue = queue
+        """How many may wait."""
         self._freed: Callable[[str], None] | None = None
         self._returning: deque[asyncio.Future[None]] = deque()
         self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()
@@ -65,8 +66,8 @@ class FairSlots:
         """Wait for a slot; raise a `RemitError` if the queue is full and others have less in it."""
         if self.take_now():
             return
-        if self._waiting.size >= self._queue:
-            last = self._waiting.make_room(share) if self._queue else None
+        if self._waiting.size >= self.queue:
+            last = self._waiting.make_room(share) if self.queue else None
             if last is None:
                 raise self._full()
             if not last.done():
