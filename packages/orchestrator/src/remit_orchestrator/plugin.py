@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from remit.plugin import CommandSpec
+
 if TYPE_CHECKING:
     from remit.hub.hub import Hub
     from remit.ports.brief import Agent
@@ -20,6 +22,12 @@ def routed_agent(hub: "Hub", card: "AgentCard", agent: "Agent") -> "Agent":
 def sections() -> list[str]:
     """Return what is done with the orchestrator and the workflows of a team file."""
     return ["remit_orchestrator.section:ORCHESTRATION"]
+
+
+def commands() -> Mapping[str, Mapping[str, CommandSpec]]:
+    """Return the commands about the examples of capabilities."""
+    line = "Check the examples of capabilities, and add more."
+    return {"Decide": {"intents": CommandSpec("remit_orchestrator.commands.intents:intents", line)}}
 
 
 def text_reader() -> "RuleReader":

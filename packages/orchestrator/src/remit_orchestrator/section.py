@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from remit.protocol.card import Capability
 from remit.protocol.envelope import USER
 from remit.protocol.errors import RemitError
 from remit.protocol.problems import WrongPart
@@ -131,6 +132,19 @@ def _uncallable(inspection: Inspection) -> Iterator[WrongPart]:
             yield WrongPart(("orchestrator", "classifier"), error.fault.message)
 
 
+def _warnings(team: TeamFile) -> Iterator[WrongPart]:
+    """Return one warning for all capabilities that have too few examples."""
+    if team.orchestrator is None:
+        return
+    from remit_orchestrator.examples import ENOUGH_EXAMPLES, few_examples
+
+    known = [Capability(code=code, examples=each.examples) for code, each in team.capabilities.items()]
+    if few := few_examples(known):
+        codes = ", ".join(f"`{code}`" for code, _ in few)
+        why = f"fewer than {ENOUGH_EXAMPLES} examples: {codes}. Users are asked back more often: `remit intents check`"
+        yield WrongPart(("orchestrator",), why)
+
+
 # ── agents ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -202,6 +216,7 @@ ORCHESTRATION: TeamSection[OrchestratorSection | None] = TeamSection(
     default=None,
     problems=_problems,
     uncallable=_uncallable,
+    warnings=_warnings,
     compose=_compose,
     step_order=lambda workflow: {step.name: waits_for(step) for step in workflow.steps},
 )

@@ -393,6 +393,7 @@ def warnings_about(team: TeamFile, tools: Mapping[str, ToolCard] | None = None) 
     """Return warnings; *tools* are those of the team's hub, or those that the source shows."""
     yield from unencrypted(team)
     yield from _unused_prices(team)
+    yield from chain.from_iterable(each.warnings(team) for each in sections())
     if team.redaction.enabled:
         yield from _blind_tools(team, tools or {})
         yield from _blind_capabilities(team, tools or {})

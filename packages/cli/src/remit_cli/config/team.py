@@ -229,6 +229,8 @@ class TeamSection(Struct, Generic[T], frozen=True, kw_only=True):
     """Return what the types alone cannot show to be wrong."""
     uncallable: Callable[[Inspection], Iterable[WrongPart]] = lambda _: ()
     """Return models that cannot be called."""
+    warnings: Callable[[TeamFile], Iterable[WrongPart]] = lambda _: ()
+    """Return valid settings that may not do what was intended."""
     unencrypted: Callable[[TeamFile], Iterable[WrongPart]] = lambda _: ()
     """Return addresses to which secrets or requests go without encryption."""
     needs_secrets: Callable[[TeamFile], bool] = lambda _: True

@@ -49,6 +49,46 @@ class Validation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
     ] = ()
 
 
+class MisreadExample(Struct, frozen=True, kw_only=True):
+    """An example that the others do not lead to."""
+
+    capability: Annotated[str, Meta(description="The capability that has it.")]
+    text: Annotated[str, Meta(description="The example.")]
+    read_as: Annotated[str | None, Meta(description="The capability that it is read as; null: none.")]
+
+
+class CloseCapabilities(Struct, frozen=True, kw_only=True):
+    """Two capabilities whose examples are read as those of the other."""
+
+    capabilities: Annotated[tuple[str, str], Meta(description="The two.")]
+    misread: Annotated[int, Meta(description="How many examples of one are read as the other.")]
+
+
+class FewExamples(Struct, frozen=True, kw_only=True):
+    """A capability with too few examples."""
+
+    capability: Annotated[str, Meta(description="The capability.")]
+    examples: Annotated[int, Meta(description="How many it has.")]
+
+
+class AskedBack(Struct, frozen=True, kw_only=True):
+    """A request that was asked back."""
+
+    text: Annotated[str, Meta(description="What the user wrote.")]
+    meant: Annotated[str | None, Meta(description="The capability that was then carried out; null: none, or several.")]
+
+
+class IntentsCheck(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.intents/1"):
+    """How well the examples of a team tell its capabilities apart. Printed by `remit intents check --json`."""
+
+    capabilities: Annotated[int, Meta(description="Number of capabilities.")]
+    examples: Annotated[int, Meta(description="Number of examples.")]
+    misread: Annotated[tuple[MisreadExample, ...], Meta(description="Examples that are read as another capability.")]
+    close: Annotated[tuple[CloseCapabilities, ...], Meta(description="Capabilities that are too close to each other.")]
+    few: Annotated[tuple[FewExamples, ...], Meta(description="Capabilities with fewer than three examples.")]
+    asked_back: Annotated[tuple[AskedBack, ...], Meta(description="With `--log`: requests that were asked back.")] = ()
+
+
 CheckGroup = Literal["program", "team", "store"]
 
 
