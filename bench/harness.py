@@ -135,7 +135,7 @@ def table(figures: Sequence[Figure]) -> str:
     for figure in figures:
         floor = "" if figure.floor is None else f"{number(figure.floor)} {figure.unit}"
         ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
-        ok = {True: "yes", False: "NO", None: ""}[figure.ok]
+        ok = {True: "yes", False: "missed", None: ""}[figure.ok]
         rows.append((figure.name, f"{number(figure.value)} {figure.unit}", floor, ratio, figure.goal, ok))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)

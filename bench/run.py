@@ -16,6 +16,7 @@ RESULTS = HERE / "results.json"
 NOT_BENCHMARKS = {
     *("conversations", "harness", "run", "team", "train_clarity", "years"),
     *("judgement_conflicts", "judgement_constraints", "judgement_fields", "judgement_rewrites"),
+    *("judgement_models", "judgement_play", "judgement_replies", "judgement_sets"),
 }
 
 

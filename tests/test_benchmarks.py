@@ -40,4 +40,4 @@ def test_a_missed_goal_is_reported(capsys: pytest.CaptureFixture[str], monkeypat
     monkeypatch.setattr(sys, "argv", ["bench"])
     with pytest.raises(SystemExit, match="True"):
         harness.main(lambda: [missed])
-    assert ">= 0.8  NO" in capsys.readouterr().out
+    assert ">= 0.8  missed" in capsys.readouterr().out

@@ -24,7 +24,7 @@ def rank(capabilities: Sequence[Capability], text: str) -> list[tuple[str, float
     return [(each.code, each.confidence) for each in WordClassifier(capabilities).scores(text)]
 
 
-class MisreadExample(NamedTuple):
+class Misreading(NamedTuple):
     """An example that is read as another capability once it is left out; empty: as none."""
 
     code: str
@@ -44,7 +44,7 @@ class ExamplesVerdict(NamedTuple):
     """What the examples of a team are worth."""
 
     total: int
-    misread: tuple[MisreadExample, ...]
+    misread: tuple[Misreading, ...]
     close: tuple[ClosePair, ...]
     few: tuple[tuple[str, int], ...]
     """Capabilities with too few examples, and how many each has."""
@@ -52,14 +52,14 @@ class ExamplesVerdict(NamedTuple):
 
 def judge_examples(capabilities: Sequence[Capability], rank: Rank = rank) -> ExamplesVerdict:
     """Read each example with all others, and say which are read as another capability."""
-    misread: list[MisreadExample] = []
+    misread: list[Misreading] = []
     for place, capability in enumerate(capabilities):
         for at, text in enumerate(capability.examples):
             left = (*capability.examples[:at], *capability.examples[at + 1 :])
             others = [*capabilities[:place], replace(capability, examples=left), *capabilities[place + 1 :]]
             read_as = next((code for code, _ in rank(others, text)), "")
             if read_as != capability.code:
-                misread.append(MisreadExample(capability.code, text, read_as))
+                misread.append(Misreading(capability.code, text, read_as))
     pairs = Counter(tuple(sorted((each.code, each.read_as))) for each in misread if each.read_as)
     close = (ClosePair(one, other, count) for (one, other), count in pairs.most_common() if count >= TOO_CLOSE)
     return ExamplesVerdict(
