@@ -95,7 +95,8 @@ async def clear(played: PlayedTeam, goals: Goals) -> AsyncIterator[Row]:
     of = len(outcomes)
 
     def reached(code: str, outcome: Outcome) -> bool:
-        return outcome.first.codes() == [code] or code in outcome.first.options
+        first = outcome.first
+        return first.codes() == [code] or (first.asks and code in first.options)
 
     def changed_wrongly(code: str, outcome: Outcome) -> bool:
         return any(each != code for each in played.changes(outcome.executed))

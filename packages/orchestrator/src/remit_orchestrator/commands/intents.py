@@ -144,7 +144,7 @@ def _lines(checked: IntentsCheck, team: str) -> Iterator[str]:
     yield f"{there}: {right} read right by the others"
     for each in checked.close:
         one, other = each.capabilities
-        yield f"too close: {one} and {other}: {many(each.misread, 'example')} of one read as the other"
+        yield f"too close: {one} and {other}: {many(each.misread, 'example')} of one are read as the other"
     for each in checked.misread:
         yield f"misread: {each.capability}: “{one_line(each.text)}” is read as {each.read_as or 'nothing'}"
     for each in checked.few:
