@@ -23,6 +23,7 @@ PARTS = (
     "ninth",
     "tenth",
     "eleventh",
+    "twelfth",
 )
 PAIRS = Path(__file__).resolve().parents[1] / "packages/orchestrator/tests/judgement" / "conflicts.toml"
 

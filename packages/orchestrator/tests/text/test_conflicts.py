@@ -1,7 +1,7 @@
 """Contradictions between results are found, and what is none is left alone."""
 
 from collections.abc import Sequence
-from itertools import combinations, islice, permutations
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -45,6 +45,11 @@ def test_what_can_both_be_right_is_none(one: Any, other: Any) -> None:
     assert [of(one, other).conflicts, of(other, one).conflicts] == [(), ()]
 
 
+@pytest.mark.parametrize(("one", "other"), cases("conflicts", "not_claimed"))
+def test_what_rules_cannot_tell_surely_is_left_to_a_second_reader(one: str, other: str) -> None:
+    assert of(one, other).conflicts == ()
+
+
 # ── what is said of a conflict ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -70,7 +75,7 @@ def test_a_conflict_names_the_place_the_values_and_who_says_which() -> None:
 
 
 def test_in_text_the_words_that_both_use_say_what_it_is_about() -> None:
-    conflict = of("The train to Lyon leaves at 9:40.", "The train leaves at 10:40.").conflicts[0]
+    conflict = of("The train leaves at 9:40.", "At 10:40 the train leaves.").conflicts[0]
     assert conflict == Conflict(
         path="train leaves",
         severity="high",
@@ -123,11 +128,6 @@ def test_a_path_is_shown_as_it_is_written() -> None:
     assert [each.path for each in of(one, same, other).conflicts] == ["growthRate"]
 
 
-def test_several_figures_of_one_source_are_one_side() -> None:
-    findings = of("Blood pressure is 120/80.", "Blood pressure is 160/95.")
-    assert findings.conflicts[0].values == (ReportedValue("120 and 80", ("a",)), ReportedValue("160 and 95", ("b",)))
-
-
 def test_three_sources_can_have_three_opinions() -> None:
     findings = of("The fee is $50.", "The fee is $60.", "The fee is $70.")
     assert [each.values for each in findings.conflicts] == [
@@ -142,8 +142,8 @@ def test_two_conflicts_in_which_one_source_is_alone_are_one() -> None:
     ]
 
 
-def test_what_agrees_with_a_side_is_on_it_though_it_says_more() -> None:
-    findings = of("The train leaves at 9:40.", "The train leaves at 10:40.", "The early train leaves at 9:40.")
+def test_what_agrees_with_a_side_is_on_it_in_other_words() -> None:
+    findings = of("The train leaves at 9:40.", "The train leaves at 10:40.", "The train leaves today at 9:40.")
     assert [each.values for each in findings.conflicts] == [
         (ReportedValue("9:40", ("a", "c")), ReportedValue("10:40", ("b",)))
     ]
@@ -378,9 +378,6 @@ def test_hostile_results_are_compared_in_bounded_time(result: Any) -> None:
     find([Component("a", result), Component("b", other), Component("c", result)])
 
 
-COLOURS = [f"colour{letter}" for letter in "abcdefghijklmno"]
-
-
 def test_what_is_not_looked_at_is_admitted() -> None:
     whole = [
         {"a": 1},
@@ -392,12 +389,9 @@ def test_what_is_not_looked_at_is_admitted() -> None:
         {f"field{place}": place for place in range(6_000)},
         "The fee is $5. " * 2_000,
         "The fee is $5." + " " * 100_000,
-        " ".join(f"The {' '.join(words)} is $5." for words in islice(combinations(COLOURS, 4), 990)),
-        " ".join(f"The fee is ${place}." for place in range(100)),
+        " ".join(f"The fee is ${place}." for place in range(300)),
     ]
     assert not any(of(result, result).complete for result in several)
     fewer = [{f"field{place}": place + more for place in range(200)} for more in (1, 1000)]
     listed = of(*fewer)
     assert (len(listed.conflicts), listed.complete) == (100, False)
-    loose = [{f"field{place}{name}": place for place in range(2_000)} for name in "xy"]
-    assert not of(*loose).complete

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remit_orchestrator.text.conflicts.search import Side, settled
+from remit_orchestrator.text.conflicts.decided import Side, settled
 
 AMOUNTS = (Side("54.00 EUR", ("The receipts",)), Side("45.00 EUR", ("The bank", "Your card")))
 TIMES = (Side("9:40"), Side("10:40"))

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from remit.protocol.envelope import Answer, Json
 from remit.words.components import Conflict, Findings, capital, in_words, short_value
-from remit_orchestrator.text.conflicts.search import Side, settled
+from remit_orchestrator.text.figures import figures, figures_agree
+from remit_orchestrator.text.replies import place_named
 
 _DECIDED = re.compile(r"(?P<about>[^\n]{1,200}?): (?P<counts>[^\n]{1,200}?) counts, not (?P<others>[^\n]{1,200})\.")
 
@@ -72,6 +73,55 @@ def disputes_of(answer: Answer) -> list[Json]:
         for each in cast("list[dict[str, Any]]", answer.metadata["conflicts"])
         if each["question"]
     ]
+
+
+class Side(NamedTuple):
+    """One of the conflicting values, and the names of its sources as users read them."""
+
+    value: str
+    sources: tuple[str, ...] = ()
+
+
+_WORD = re.compile(r"[^\W\d_]+")
+# Words that many sources have in their names.
+_COMMON = frozenset({"the", "a", "an", "your", "my", "our", "of", "in", "on", "from", "what", "says", "say"})
+
+
+def settled(reply: str, sides: Sequence[Side]) -> int | None:
+    """Return the index of the side that a reply means: by its value, its source, or its position.
+
+    None if it may mean several, or means none of them.
+    """
+    for means in (_by_value, _by_source):
+        meant = _longest([side for side in sides if means(reply, side)])
+        if meant:
+            return sides.index(meant[0]) if len(meant) == 1 else None
+    place = place_named(reply)
+    return place - 1 if 0 < place <= len(sides) else None
+
+
+def _longest(sides: Sequence[Side]) -> list[Side]:
+    """Return the sides whose values are not part of another's: "not approved" contains "approved"."""
+    values = [side.value.casefold() for side in sides]
+    return [
+        side
+        for side, value in zip(sides, values, strict=True)
+        if not any(value in other for other in values if other != value)
+    ]
+
+
+def _by_value(reply: str, side: Side) -> bool:
+    value = " ".join(side.value.split())
+    if re.search(rf"(?<!\w){re.escape(value)}(?!\w)", " ".join(reply.split()), re.IGNORECASE):
+        return True
+    value_figures = figures(side.value)
+    return any(figures_agree(one, other) for one in figures(reply) for other in value_figures)
+
+
+def _by_source(reply: str, side: Side) -> bool:
+    words = set(_WORD.findall(reply.casefold()))
+    names = (set(_WORD.findall(source.casefold())) - _COMMON for source in side.sources)
+    return any(name and name <= words for name in names)
 
 
 def settled_disputes(reply: str, disputes: Sequence[dict[str, Any]]) -> tuple[list[str], list[dict[str, Any]]]:

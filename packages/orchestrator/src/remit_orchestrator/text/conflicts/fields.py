@@ -17,10 +17,9 @@ from remit.protocol.card import Capability, Schema
 from remit.protocol.envelope import Json
 from remit.words.components import Component, name_words
 from remit.words.units import named_unit
-from remit_orchestrator.text.conflicts.clauses import DIGIT, content
+from remit_orchestrator.text.conflicts.assertions import VERBS, content
 from remit_orchestrator.text.figures import Amount, Figure, distance, figure_in, figures, figures_agree, has_name
 from remit_orchestrator.text.lexicon import word_set
-from remit_orchestrator.text.vocabulary import AXES, CLAUSE_VERBS
 
 # Nobody reads deeper.
 _DEEPEST = 32
@@ -252,6 +251,7 @@ _PROSE = word_set("result.prose")
 _SHORT_WORDS = 4
 _SHORT = 80
 _RUNS = re.compile(r"[a-z]+|[0-9]+")
+_DIGIT = re.compile(r"\d")
 _TOKENS = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*")
 
 
@@ -293,7 +293,7 @@ def may_say_figures(value: Value) -> bool:
     """Return whether a value may contain figures and is worth reading for them."""
     if not isinstance(value, str):
         return not isinstance(value, (bool, tuple))
-    return bool(DIGIT.search(value)) or has_name(value)
+    return bool(_DIGIT.search(value)) or has_name(value)
 
 
 def is_prose(text: str, name: tuple[str, ...]) -> bool:
@@ -301,7 +301,7 @@ def is_prose(text: str, name: tuple[str, ...]) -> bool:
     if len(text) <= _SHORT and name and name[-1] not in _PROSE and text.isascii():
         runs = _RUNS.findall(text.lower())
         # One or two words without a verb are a value.
-        if len(runs) < 3 and CLAUSE_VERBS.isdisjoint(runs):
+        if len(runs) < 3 and VERBS.isdisjoint(runs):
             return False
     meant = _text_meaning(text, name)
     return meant is not None and meant.prose
@@ -320,9 +320,9 @@ def _text_meaning(value: str, name: tuple[str, ...]) -> Meaning | None:
     if bare in _TRUTHS:
         return Meaning(truth=_TRUTHS[bare])
     if numbers:
-        rest = frozenset(word for _, word in content(_cut_figures(value, numbers)))
+        rest = frozenset(content(_cut_figures(value, numbers)))
         # "The answer is 42" says no more than 42. "30 staff" is a sentence in prose, but a value in a field.
-        if not rest or (name and len(rest) < _SHORT_WORDS and rest.isdisjoint(CLAUSE_VERBS)):
+        if not rest or (name and len(rest) < _SHORT_WORDS and rest.isdisjoint(VERBS)):
             return Meaning(numbers, rest)
     words = _words(bare)
     named = not name and ": " in value  # by itself "Carrier: DHL" is a sentence
@@ -337,9 +337,7 @@ _SENTENCES = Meaning(prose=True)
 def _is_sentence(text: str, words: frozenset[str]) -> bool:
     if text.rstrip().endswith(".") and len(words) > 1 and text.split(maxsplit=1)[0].lower() in _BEGINNINGS:
         return True  # "The pump works."
-    return not CLAUSE_VERBS.isdisjoint(words) or (
-        len(words) > 2 and (text.rstrip().endswith(".") or not AXES.keys().isdisjoint(words))
-    )
+    return not VERBS.isdisjoint(words) or (len(words) > 2 and text.rstrip().endswith("."))
 
 
 def _cut_figures(text: str, numbers: Sequence[Figure]) -> str:

@@ -12,10 +12,10 @@ from msgspec import Meta, Struct
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
 from remit.words.components import Component, Conflict, laid_out, short_value
-from remit_orchestrator.text.conflicts.clauses import FIGURE, content, labels, standard_words
+from remit_orchestrator.text.conflicts.assertions import VERBS, WEAK, content, roots_of
 from remit_orchestrator.text.conflicts.search import Dispute, conflict_of
-from remit_orchestrator.text.figures import figures
 from remit_orchestrator.text.sentences import is_question, sentences
+from remit_orchestrator.text.vocabulary import stem
 
 INSTRUCTIONS = """\
 The results below answer questions; several answer the same one. Find statements of two results of the same question
@@ -122,8 +122,8 @@ def _is_known(one: str, other: str, conflict: Conflict) -> bool:
 
 
 def _conflict(one: _Quote, other: _Quote, components: Sequence[Component]) -> Conflict:
-    shared = {root for root, _ in content(other.quote)}
-    path = " ".join(dict.fromkeys(word for root, word in content(one.quote) if root in shared))
+    shared = roots_of(other.quote)
+    path = " ".join(dict.fromkeys(word for word in content(one.quote) if stem(word) in shared))
     about = f"“{path}”" if path else "the answer"
     sides: list[list[tuple[Json, int]]] = [[(_plain(each.quote), 1 << (each.result - 1))] for each in (one, other)]
     return conflict_of(Dispute(path, about, _DISTANCE, sides), components)
@@ -203,24 +203,19 @@ def _statements(number: int, component: Component) -> Iterator[ResultSentence]:
     left = _MOST_SENTENCES
     for sentence in sentences(laid_out(component.result)):
         if _SHORTEST_SENTENCE <= len(sentence) <= LONGEST_QUOTE and not is_question(sentence):
-            yield ResultSentence(number, sentence, frozenset(root for root, _ in content(sentence)), _labels(sentence))
+            yield ResultSentence(number, sentence, roots_of(sentence), _labels(sentence))
             left -= 1
         if not left:
             return
 
 
+_LABEL = re.compile(r"([^\W\d_]{2,}) (\d+)\b")
+
+
 def _labels(sentence: str) -> frozenset[tuple[str, str]]:
-    text_figures = figures(sentence)
-    words = standard_words(sentence, text_figures)
-    numbers = iter(text_figures)
-    named: set[tuple[str, str]] = set()
-    places = labels(sentence, words, text_figures)
-    for place, token in enumerate(words):
-        if token == FIGURE:
-            figure = next(numbers)
-            if place in places:
-                named.add((words[place - 1], sentence[figure.start : figure.end]))
-    return frozenset(named)
+    """Return the numbered things that a sentence names, and not what it counts: a verb before a number counts."""
+    named = _LABEL.findall(sentence.casefold())
+    return frozenset((noun, number) for noun, number in named if noun not in WEAK and noun not in VERBS)
 
 
 def _likeness(pair: StatementPair) -> float:
