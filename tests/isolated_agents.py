@@ -140,7 +140,7 @@ async def combine(brief: Brief) -> Json:
     racing, telling = ([Call(target=name, objective="look") for name in several] for several in names)
 
     async def blend(_: Blend) -> str:
-        return "It leaves at 9:40."
+        return "The departure is 9:40."
 
     first = await brief.combine(racing, strategy="first-success")
     left = brief.tokens_left()

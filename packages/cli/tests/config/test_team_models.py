@@ -276,13 +276,13 @@ async def test_the_model_of_an_orchestrator_says_what_is_wanted_and_tells_what_c
     """K7, K9."""
     (folder / "sky.py").write_text("async def sky(brief):\n    return f'{brief.capability.lower()} at 9:40'\n")
     environ = {"MODEL_KEY": "k-9"}
-    with OpenAIServer([wanted("WEATHER", "PIZZA"), say("Both are there at 9:40.")]) as server:
+    with OpenAIServer([wanted("WEATHER", "PIZZA"), say("Weather at 9:40\nPizza at 9:40")]) as server:
         team = load(folder, ORCHESTRATED.format(url=server.base_url), environ=environ)
         async with hub_of(team, environ=environ) as hub:
             first = await hub.ask("orchestrator", "umbrella and cheese", user="u")
             again = await hub.ask("orchestrator", "umbrella and cheese", user="u")
             flow = await hub.ask("both", "both", user="u")
-    assert first.result.startswith("Both are there at 9:40.")
+    assert first.result.startswith("Weather at 9:40\nPizza at 9:40")
     assert [each.metadata["narrated"] for each in (first, again, flow)] == ["model"] * 3
     assert [each.metadata["cache_status"] for each in (first, again)] == ["miss", "hit"]
     assert len(server.requests) == 4

@@ -26,14 +26,19 @@ from remit_models.model import ModelAgent
 from remit_models.prompting import ModelPrompt
 from remit_orchestrator.text.conflicts.second_reader import (
     INSTRUCTIONS,
+    QUOTED,
+    QUOTING,
     SCHEMA,
     StatementPair,
     compared,
     contradictions,
     material,
     pointed_out,
+    quoted,
+    quoting,
     statement_pairs,
 )
+from remit_orchestrator.text.faithfulness import Quotes
 
 log = logging.getLogger("remit")
 
@@ -75,7 +80,7 @@ class ModelReader:
     """
 
     def __init__(self, model: ModelAgent) -> None:
-        self._model = model
+        self.model = model
         self.aclose = model.aclose
 
     async def read(self, components: Sequence[Component], findings: Findings, brief: Brief) -> ConflictReading:
@@ -86,16 +91,16 @@ class ModelReader:
         task = material(several)
         if brief.tokens_left() < estimate(INSTRUCTIONS) + estimate(task) + estimate(SCHEMA) + _OUTPUT:
             return not_read(findings, "too few tokens are left")
-        time_ms = grant_time_ms(self._model.patience_ms(PATIENCE_MS), brief.time_left_ms())
+        time_ms = grant_time_ms(self.model.patience_ms(PATIENCE_MS), brief.time_left_ms())
         if time_ms < LEAST_MS:
             return not_read(findings, "too little time is left")
         try:
             prompt = ModelPrompt(instructions=INSTRUCTIONS, messages=(), task=task)
-            answer = await self._model.reply(brief, prompt, time_ms=time_ms, max_tokens=_OUTPUT, schema=SCHEMA)
+            answer = await self.model.reply(brief, prompt, time_ms=time_ms, max_tokens=_OUTPUT, schema=SCHEMA)
         except RemitError as error:
             if error.fault.code is Code.CANCELLED:
                 raise
-            log.warning("%s could not read the results for conflicts: %s", self._model.name, error.fault.code)
+            log.warning("%s could not read the results for conflicts: %s", self.model.name, error.fault.code)
             return not_read(findings, error.fault.message)
         try:
             more = await asyncio.to_thread(pointed_out, answer.result, several, findings.conflicts)
@@ -105,6 +110,32 @@ class ModelReader:
             replace(findings, conflicts=(*findings.conflicts, *more)),
             {"second_reader": "model", "pointed_out": len(more)},
         )
+
+
+class QuoteReader:
+    """Asks a language model where the results say what a text says; what it quotes is checked before it counts."""
+
+    def __init__(self, model: ModelAgent) -> None:
+        self._model = model
+
+    async def quotes(self, sentences: Sequence[str], components: Sequence[Component], brief: Brief) -> Quotes:
+        """Return the passages of the results that say the same as each sentence; none if the model cannot be asked."""
+        task = quoting(sentences, components)
+        time_ms = grant_time_ms(self._model.patience_ms(PATIENCE_MS), brief.time_left_ms())
+        needed = estimate(QUOTING) + estimate(task) + estimate(QUOTED) + _OUTPUT
+        if brief.tokens_left() < needed or time_ms < LEAST_MS:
+            return {}
+        try:
+            prompt = ModelPrompt(instructions=QUOTING, messages=(), task=task)
+            answer = await self._model.reply(brief, prompt, time_ms=time_ms, max_tokens=_OUTPUT, schema=QUOTED)
+            return await asyncio.to_thread(quoted, answer.result, sentences, components)
+        except ValueError:
+            log.warning("%s did not quote the results in the form that was asked for", self._model.name)
+        except RemitError as error:
+            if error.fault.code is Code.CANCELLED:
+                raise
+            log.warning("%s could not compare a text with the results: %s", self._model.name, error.fault.code)
+        return {}
 
 
 def not_read(findings: Findings, why: str) -> ConflictReading:

@@ -11,7 +11,7 @@ from remit.ports.agents import Payer
 from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Message, Note
 from remit.words.components import Component
-from remit_orchestrator.text.faithfulness import check
+from remit_orchestrator.text.faithfulness import check, nearest
 from remit_orchestrator.text.grounding import unfounded
 from remit_orchestrator.text.summaries import Summary, answer_note, extend, notes_of, written
 
@@ -89,9 +89,10 @@ def _check_summary(text: str, source: str, messages: Sequence[Message], summary:
         log.warning("a model's summary was rejected: %d of its names and numbers are unfounded", len(wrong))
         return ""
     sources = [Component(str(place), message.text) for place, message in enumerate(messages)]
-    checked = check(text, sources, complete=False)
+    # There is no second reader: what is compared is what rules can tell.
+    checked = check(text, sources, complete=False, quotes=nearest(text, sources))
     essential = [Component(str(place), each) for place, each in enumerate((*summary.decisions, *summary.constraints))]
-    lost = check(checked.text, essential).missing
+    lost = check(checked.text, essential, quotes=nearest(checked.text, essential)).missing
     if checked.objections or lost:
         log.warning(
             "a model's summary %s: %d of its sentences are unfounded, %d decisions or demands are missing",

@@ -149,7 +149,7 @@ class WorkflowExecution:
             answer = answer_of(*known)
             return replace(answer, metadata=answer.metadata | metadata) if metadata else answer
         self._brief.progress(_TELLING, partial=self._partial_answer)
-        narration = await self._narrator.tell(blend, self._brief)
+        narration = await self._narrator.tell(blend, self._brief, self._reader)
         answer = answer_of(*known, blend=narration.text)
         return replace(answer, metadata=answer.metadata | metadata | narration.metadata)
 

@@ -22,6 +22,7 @@ from remit.words.failures import plain_part
 from remit.words.names import unified, without_names
 from remit_models.model import ModelAgent, model_agent
 from remit_models.prompting import ModelPrompt
+from remit_orchestrator.conflict_reader import ConflictReader, ModelReader, QuoteReader
 from remit_orchestrator.text.conflicts.fields import SameFields, with_same_fields
 from remit_orchestrator.text.faithfulness import Held, hold
 from remit_orchestrator.text.narration import NOTHING_DONE, NarrativeSection, narrate, progress_phrase, section_of
@@ -68,8 +69,12 @@ class Narrator:
         self._model = model
         self.aclose = model.aclose
 
-    async def tell(self, blend: Blend, brief: Brief) -> ModelNarration:
-        """Return what the results carry of the model's text, if it came in time and nothing essential is missing."""
+    async def tell(self, blend: Blend, brief: Brief, reader: ConflictReader | None) -> ModelNarration:
+        """Return what the results carry of the model's text, if it came in time and nothing essential is missing.
+
+        Where it has other words than the results, the second reader has to quote what bears it out; without a language
+        model as second reader, the model that wrote it.
+        """
         # The text is about as long as the results it is written from.
         if brief.tokens_left() < 2 * estimate(blend.prompt):
             return ModelNarration(why="too few tokens are left")
@@ -89,6 +94,11 @@ class Narrator:
         text = str(answer.result).strip()
         # Checking every statement against all results takes long, so it runs in a thread.
         held = await asyncio.to_thread(hold, text, blend)
+        if held.unsupported and not held.rejected:
+            model = reader.model if isinstance(reader, ModelReader) else self._model
+            unsure = [sentence for sentence, _ in held.unsupported]
+            if quotes := await QuoteReader(model).quotes(unsure, blend.components, brief):
+                held = await asyncio.to_thread(hold, text, blend, quotes)
         return ModelNarration(text=held.text, held=held)
 
 

@@ -195,10 +195,10 @@ async def test_a_model_tells_the_results_as_one(team: Team) -> None:
 
     async def blend(material: Blend) -> str:
         prompts.append(material.prompt)
-        return " It leaves at 9:40 and costs 40. "
+        return " It leaves at 9:40. The price is 40. "
 
     answer = await blended(team, blend)
-    assert (answer.result, answer.metadata["strategy"]) == ("It leaves at 9:40 and costs 40.", "ai-blend")
+    assert (answer.result, answer.metadata["strategy"]) == ("It leaves at 9:40. The price is 40.", "ai-blend")
     (prompt,) = prompts
     assert "When does it leave?" in prompt
     assert "Result 2, when (MEDIUM confidence)" in prompt
@@ -727,7 +727,7 @@ async def test_an_isolated_agent_combines_as_any_other(team: Team) -> None:
     assert response.result == {
         "first": [{"departure": "9:40"}, ["cancelled", "success"], 9_900],
         "conflict": ["departure", "9:40", [["9:40", ["timetable"]], ["10:40", ["blog"]]]],
-        "blended": "It leaves at 9:40.",
+        "blended": "The departure is 9:40.",
         "unsayable": ["INPUT_VALIDATION_FAILED", None],
         "unknown": "INPUT_VALIDATION_FAILED",
     }

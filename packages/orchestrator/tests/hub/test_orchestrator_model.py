@@ -37,6 +37,7 @@ PIZZA = Capability(
 )
 ASKED = "an umbrella, yes or no? and something with cheese"
 TOLD = "Your margherita comes at 19:30, and it is sunny at 21 degrees."
+COMES = "A margherita comes at 19:30."
 
 
 @pytest.fixture
@@ -60,6 +61,12 @@ def means(
         secondary=[{"code": code, "confidence": confidence} for code in also],
         alternatives=[{"code": code, "confidence": 0.4} for code in instead],
     )
+
+
+def quotes(*passages: tuple[int, str]) -> Served:
+    """What a model answers that finds its one sentence in results: each with its number and the quote."""
+    found = [{"result": result, "quote": quote} for result, quote in passages]
+    return call("final_result", passages=[{"sentence": 1, "quotes": found}])
 
 
 def team(hub: Hub, server: OpenAIServer, **options: Any) -> list[str]:
@@ -403,14 +410,15 @@ def narrated(hub: Hub, server: OpenAIServer) -> list[str]:
 
 async def test_several_results_are_told_as_one(hub: Hub, serve: Serve) -> None:
     """K9: one narrative, with a confidence for each component."""
-    server = serve(means(also=["KIT_PIZZA"]), say(TOLD))
+    server = serve(means(also=["KIT_PIZZA"]), say(TOLD), quotes((1, "Sky: sunny"), (1, "Degrees: 21"), (2, COMES)))
     narrated(hub, server)
     response = await ask(hub)
     assert response.result.startswith(TOLD)
     assert "## How sure this is" in response.result
     assert "high" in response.result
     assert response.metadata["narrated"] == "model"
-    assert response.usage.total == 60
+    assert response.usage.total == 90
+    assert f"Sentence 1: {TOLD}" in server.requests[2].message_texts
     prompt = server.requests[1].message_texts
     assert f"Request:\n{ASKED}" in prompt
     assert "- Degrees: 21" in prompt
@@ -446,7 +454,7 @@ async def test_names_and_codes_do_not_show_whoever_tells_it(hub: Hub, serve: Ser
     async def gossip(brief: Brief) -> str:
         return "SKY and KIT_PIZZA are at work."
 
-    narration = say("KIT_PIZZA says: A margherita comes at 19:30. SKY says that it is sunny at 21 degrees.")
+    narration = say(f"{COMES} SKY and KIT_PIZZA are at work. The sky is sunny; the degrees are 21.")
     agents = narrated(hub, serve(means(also=["KIT_PIZZA", "GOS_TALK"]), narration))
     response = await ask(hub)
     assert sorted(agents) == ["KIT", "SKY"]
@@ -472,14 +480,14 @@ async def test_conflicts_are_shown_though_a_model_hides_them(hub: Hub, serve: Se
         async def when(brief: Brief, departure: str = departure, confidence: float = confidence) -> Answer:
             return Answer({"departure": departure}, confidence=confidence)
 
-    server = serve(say("It departs at 9:40."))
+    server = serve(say("The departure is 9:40."))
     steps = (Step(name="one", agent="a", title="Timetable"), Step(name="two", agent="b", title="Notice board"))
     trip = Workflow(name="trip", steps=steps, compare=("one", "two"))
     add_workflow(hub, trip, model=ModelAgent("scripted", base_url=server.base_url))
     async with hub:
         response = await hub.ask("trip", "When does it leave?", user="u")
     assert response.metadata["narrated"] == "model"
-    assert response.result.startswith("It departs at 9:40.")
+    assert response.result.startswith("The departure is 9:40.")
     assert "## Where the results differ" in response.result
     assert "10:40" in response.result
     assert "They disagree on:\n- departure: 9:40 or 10:40; more certain: 9:40" in server.requests[0].message_texts
@@ -538,7 +546,7 @@ async def test_where_too_little_is_left_nothing_is_asked_of_a_model(hub: Hub, se
 
 
 async def test_a_result_of_one_step_is_summed_up_by_the_model(hub: Hub, serve: Serve) -> None:
-    server = serve(say("Part a and part b are done."))
+    server = serve(say("Part a\nPart b"))
     for name in ("a", "b"):
 
         @hub.agent(name)
@@ -551,12 +559,12 @@ async def test_a_result_of_one_step_is_summed_up_by_the_model(hub: Hub, serve: S
     async with hub:
         response = await hub.ask("trip", "go", user="u")
     assert response.result == "part b"
-    assert response.summary.startswith("Part a and part b are done.")
+    assert response.summary.startswith("Part a\nPart b")
 
 
 async def test_what_is_missing_is_said_though_a_model_tells_the_rest(hub: Hub, serve: Serve) -> None:
     """K8: a partial failure still yields a unified answer."""
-    server = serve(say("Part a and part b are done."))
+    server = serve(say("Part a\nPart b"))
     for name in ("a", "b", "c"):
 
         @hub.agent(name)
@@ -570,5 +578,5 @@ async def test_what_is_missing_is_said_though_a_model_tells_the_rest(hub: Hub, s
     async with hub:
         response = await hub.ask("trip", "go", user="u")
     assert response.status is Status.PARTIAL
-    assert response.result.startswith("Part a and part b are done.")
+    assert response.result.startswith("Part a\nPart b")
     assert "Doing c: not done" in response.result

@@ -2,17 +2,17 @@
 
 import pytest
 
-from judgement_rewrites import Rewrite, misjudged, rewrites
+from judgement_rewrites import Reader, careless, misjudged, nobody, rewrites
 
 
-@pytest.mark.parametrize(("part", "others", "faithful"), [("develop", 2 / 100, 6 / 100), ("held", 2 / 40, 10 / 40)])
-def test_few_rewrites_are_on_the_wrong_side(part: str, others: float, faithful: float) -> None:
-    """The aim is one in ten that say something else, and one in seven faithful ones; these floors are reached."""
-    wrong = misjudged(part)
-    of = rewrites(part)
-    assert _share(wrong, of, faithful=False) <= others
-    assert _share(wrong, of, faithful=True) <= faithful
+@pytest.mark.parametrize(("reader", "given"), [(nobody, 0.0), (careless, 0.4)])
+def test_of_rewrites_that_say_something_else_few_are_given(reader: Reader, given: float) -> None:
+    """A reader that quotes without reading is no second reader: what rules can tell, the gate stops all the same."""
+    others = [each for each in rewrites() if each.how]
+    assert sum(bool(each.how) for each in misjudged(reader=reader)) <= given * len(others)
 
 
-def _share(wrong: list[Rewrite], of: list[Rewrite], *, faithful: bool) -> float:
-    return sum((not each.how) is faithful for each in wrong) / sum((not each.how) is faithful for each in of)
+def test_swapped_figures_are_stopped_whatever_the_reader_quotes() -> None:
+    swapped = [each for each in rewrites() if each.how == "figures swapped"]
+    given = [each for each in misjudged(reader=careless) if each.how == "figures swapped"]
+    assert len(given) <= 0.1 * len(swapped)

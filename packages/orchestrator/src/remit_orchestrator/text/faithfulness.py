@@ -1,424 +1,171 @@
-"""Checks a rewritten text against its sources, statement by statement, and drops what they do not carry.
+"""Checks a rewritten text against its sources: names, figures, negations and quantities, and that nothing is missing.
 
-Each sentence must be carried by a statement of a source: the same subject, figure, unit, negation and direction. No
-advice and no cause may be added, and no statement of a source may be missing. The rules read words and figures; they
-do not understand a text, so they can be wrong in both directions. When in doubt they object.
+What repeats the words of a source is carried by it. What has other words may say the same, but no rule can tell: a
+second reader may quote the passages that say it, and what it quotes must have the same names, figures, negations and
+quantities. What is not carried is not given.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.aggregate import Blend, disagreement, restated
+from remit.policy.aggregate import Blend, restated
 from remit.protocol.envelope import Answer, Json, Strategy
-from remit.words.components import Component, laid_out
-from remit_orchestrator.text.grounding import unfounded
-from remit_orchestrator.text.lexicon import word_set
-from remit_orchestrator.text.sentences import is_question, sentence_spans
-from remit_orchestrator.text.statement_comparison import (
-    StatementIndex,
-    Why,
-    bounds_differ,
-    compared_from_both,
-    compared_otherwise,
-    count_opposites,
-    direction_of,
-    ends_range,
-    is_among,
-    is_converse,
-    is_other,
-    is_state,
-    left_off,
-    same_predicate,
-    sense_differs,
-    share_axis,
-    trades_places,
-    words_in,
-)
-from remit_orchestrator.text.statements import (
-    EMPTY_WORDS,
-    LONGEST_SENTENCE,
-    ReadSentence,
-    Segment,
-    SentenceReader,
-    StatedFigure,
-)
-from remit_orchestrator.text.vocabulary import ALL_NEGATIONS, OBLIGATION, SUPPOSES, concept_of, reason_given, sides_of
+from remit.words.components import Component, in_words, laid_out, short_value
+from remit_orchestrator.text.conflicts.assertions import FIGURE, is_label, sides_of, tokens_of
+from remit_orchestrator.text.figures import Amount, Day, Figure, TimeOfDay, Weekday, figures
+from remit_orchestrator.text.grounding import is_german, unfounded
+from remit_orchestrator.text.lexicon import table, word_set
+from remit_orchestrator.text.sentences import is_question, sentence_spans, sentences, unmarked
+from remit_orchestrator.text.vocabulary import stem
 
-# So much more must speak for another statement before the one that holds a figure, or a name, is the wrong one.
-_FIGURE_MARGIN, _NAME_MARGIN = 0.25, 1.4
+Why = Literal["figure", "name", "negation", "quantity", "words"]
+"""What a sentence has that the passages with the same words, or those quoted for it, have not."""
+
+_EMPTY = word_set("carried.empty")
+_NEGATIONS = word_set("negations") | word_set("carried.negations")
+# What says how much, how sure, or on which condition.
+_MARKS = {word: kind for kind, (words,) in table("carried.marks").items() for word in words}
+_PRONOUNS = word_set("carried.pronouns")
+_CLAUSE = re.compile(r"[;,:](?!\d)\s*|\s[–—-]\s|\s(?:and|but|while|whereas|und|aber|während)\s|[()]", re.IGNORECASE)
+_NAME = re.compile(r"(?<=[a-zäöüß0-9,;] )[A-ZÄÖÜ]\w+")
+# What is longer is no sentence, and of a longer result no more is read.
+_LONGEST, _MOST = 1_000, 2_000
+_DEEPEST = 8
 
 
-# A name that shares so much with a statement that has it is rightly there, whatever else the sentence says.
-_SUPPORTED = 1.5
+class _Reading(NamedTuple):
+    """A sentence or a part of one."""
+
+    words: tuple[str, ...]
+    """The stems of the words that say something, with the figures among them, in order."""
+    figures: frozenset[str]
+    labels: frozenset[str]
+    """Things that are named by a number: `ward 3`."""
+    names: frozenset[str]
+    """The stems of words with a capital within a sentence."""
+    negations: int
+    marks: frozenset[str]
+    statuses: frozenset[tuple[str, int]]
+    """The axes of its statuses, with their sides: open and closed are the sides of one."""
+
+    @property
+    def things(self) -> frozenset[str]:
+        return self.figures | self.labels
 
 
-class SourceStatements:
-    """What sources say, and what they object to a sentence."""
-
-    def __init__(self, reader: SentenceReader, sources: Sequence[Component], also: str, disputed: str) -> None:
-        self._index = StatementIndex(reader, sources, also, disputed)
-        self._sources = sources
-
-    # ── what a sentence adds ──────────────────────────────────────────────────────────────────────────────────────────
-
-    def objection(self, sentence: ReadSentence) -> Why | None:
-        """Return what a sentence says otherwise than the sources; None if they carry it."""
-        if not sentence.segments or is_question(sentence.text) or sentence.text.endswith(":"):
-            return None
-        tokens = sentence.tokens
-        if tokens <= _FRAMES:
-            return None
-        if len(sentence.text) > LONGEST_SENTENCE:
-            return "not in the results"
-        if sentence.advises and not self._shared(sentence, lambda each: each.advises or _obliges(each)):
-            return "advice"
-        if sentence.reasons and not self._shared(sentence, lambda each: each.reasons or "instead" in each.small):
-            return "cause"
-        if (about := reason_given(sentence.text)) and not self._speak_of(about):
-            return "cause"
-        if not self._covers(sentence) or (SUPPOSES.search(sentence.small) and not self._mostly_known(sentence)):
-            return "not in the results"
-        for segment in sentence.segments:
-            if why := self._against(segment):
-                return why
-        return self._substituted(sentence)
-
-    def _speak_of(self, text: str) -> bool:
-        """Return whether the sources speak of anything of a text."""
-        tokens = self._index.tokens(text)
-        return not tokens or any(token in self._index.known for token in tokens)
-
-    def _covers(self, sentence: ReadSentence) -> bool:
-        known_tokens = 0
-        for segment in sentence.segments:
-            here = sum(1 for token in segment.own if token in self._index.known or token in _FRAMES)
-            known_tokens += here
-            words = sum(weight == 1.0 for weight in segment.own.values())  # not the parts of compounds
-            if not segment.figures and words > 1 and here < words / 3:
-                return False
-        return known_tokens > 0
-
-    def _mostly_known(self, sentence: ReadSentence) -> bool:
-        """Return whether the sources speak of most that a sentence does: what "would" be is easily made up."""
-        tokens = [token for segment in sentence.segments for token, weight in segment.own.items() if weight >= 1.0]
-        return 3 * sum(token in self._index.known for token in tokens) >= 2 * len(tokens)
-
-    def _shared(self, sentence: ReadSentence, which: Callable[[ReadSentence], bool]) -> bool:
-        """Return whether a source has a sentence of that kind about the same."""
-        tokens = sentence.tokens
-        for each in self._index.sentences:
-            if which(each):
-                shared = len(tokens & each.tokens)
-                if shared > 1 or 2 * shared >= min(len(tokens), len(each.tokens)):
-                    return True
-        return False
-
-    def _against(self, segment: Segment) -> Why | None:
-        # What the sources say in two ways may be said of either.
-        disputed = any(figure.same(other) for figure in segment.figures for other in self._index.disputed)
-        bound = (
-            None
-            if disputed
-            else self._figures_against(segment) or self._names_against(segment) or self._values_against(segment)
-        )
-        if not bound and self._crosses(segment):
-            return "subject"
-        return (
-            bound
-            or self._number_against(segment)
-            or self._sense_against(segment)
-            or self._denied_against(segment)
-            or self._direction_against(segment)
-        )
-
-    def _figures_against(self, segment: Segment) -> Why | None:
-        for figure in segment.figures:
-            near = {place for token in figure.tokens for place in self._index.near(token)}
-            holders = [place for place in near if any(map(figure.same, self._index.segments[place].figures))]
-            if not holders:
-                # Names and figures that no source has are found by `grounding`; this may be one in words.
-                continue
-            scores = self._index.scores(segment, set(figure.tokens))
-            best = max(scores.get(place, 0.0) for place in holders)
-            for place, score in scores.items():
-                if score <= best + _FIGURE_MARGIN or place in holders:
-                    continue
-                rivals = [other for other in self._index.segments[place].figures if figure.rivals(other)]
-                if not all(any(other.same(own) for own in segment.figures) for other in rivals):
-                    return "figure"
-            if figure.then and self._other_unit(figure, holders):
-                return "figure"
-            at = [place for place in holders if scores.get(place, 0.0) >= best - 0.01]
-            there = [other for place in at for other in self._index.segments[place].figures if figure.same(other)]
-            if all(bounds_differ(figure, other) for other in there):
-                return "bound"
-            if figure.per and all(other.per and other.per != figure.per for other in there):
-                return "figure"
-        return None
-
-    def _other_unit(self, figure: StatedFigure, holders: Iterable[int]) -> bool:
-        """Return whether a figure has a word after it that no source has, and has a unit in all of them."""
-        if figure.then in EMPTY_WORDS or concept_of(figure.then) in self._index.known:
-            return False
-        there = [other for place in holders for other in self._index.segments[place].figures if figure.same(other)]
-        return all(other.unit is not None for other in there)
-
-    def _names_against(self, segment: Segment) -> Why | None:
-        first = next(
-            (
-                each
-                for each in segment.own
-                if each in self._index.known and each[-1:].isalpha() and each not in segment.sides
-            ),
-            None,
-        )
-        together = {name: run for run in segment.runs for name in run}
-        for name in dict.fromkeys((*segment.names, *((first,) if first else ()))):
-            holders = [place for place in self._index.having.get(name, ()) if name in self._index.segments[place].own]
-            if not holders:
-                continue
-            scores = self._index.scores(segment, together.get(name, [name]), alone=True)
-            reach = [*holders, *self._index.having[name]]
-            best = max(scores.get(place, 0.0) for place in reach)
-            # A statement whose own subject is there too is merged with this one.
-            others = (
-                score
-                for place, score in scores.items()
-                if place < self._index.essential and next(iter(self._index.segments[place].own)) not in segment.own
-            )
-            if best < _SUPPORTED and max(others, default=0.0) > best + _NAME_MARGIN:
-                return "name" if name in segment.names else "subject"
-        return None
-
-    def _values_against(self, segment: Segment) -> Why | None:
-        """Object to a value that stands in this field of another record."""
-        for token in segment.own:
-            holders = [place for place in self._index.having.get(token, ()) if token in self._index.segments[place].own]
-            fields = {self._index.segments[place].field for place in holders}
-            if not holders or "" in fields:
-                continue
-            scores = self._index.scores(segment, {token}, alone=len(segment.own) > 1 or token in segment.names)
-            best = max(scores.get(place, 0.0) for place in holders)
-            rivals = [
-                score
-                for place, score in scores.items()
-                if self._index.segments[place].field in fields and token not in self._index.segments[place].own
-            ]
-            if max(rivals, default=0.0) > best + _FIGURE_MARGIN:
-                return "subject"
-        return None
-
-    def _crosses(self, segment: Segment) -> bool:
-        """Return whether a short statement has the subject of one statement and the predicate of another."""
-        known = [token for token in segment.own if token in self._index.known]
-        if segment.figures or not segment.has_subject or not 2 <= len(known) == len(segment.own) <= 4:
-            return False
-        first, last = known[0], known[-1]
-        near = {place for token in known for place in self._index.near(token)}
-        if any(self._index.segments[place].covers(known) for place in near):
-            return False
-        here = [self._index.segments[place] for place in near if self._index.segments[place].has_subject]
-        subjects = [each for each in here if first in each.own]
-        predicates = [each for each in here if last in each.own and set(each.own) - set(known)]
-        return any(
-            one.source == other.source
-            and len(one.own) <= 4
-            and len(other.own) <= 4
-            and set(known) <= {*one.own, *other.own}
-            for one in subjects
-            for other in predicates
-        )
-
-    def _number_against(self, segment: Segment) -> Why | None:
-        """Object to a statement about all where the sources speak of some, and to what comes first and not next."""
-        for noun, kind in segment.quantified.items():
-            scores = self._index.scores(segment, {noun}, alone=True) or self._index.scores(segment, alone=True)
-            top = max(scores.values(), default=0.0)
-            there = [self._index.segments[place] for place, score in scores.items() if score >= top - 0.01]
-            kinds = {each.quantified[noun] for each in there if noun in each.quantified}
-            if kinds and kind not in kinds and not any(each.denies for each in (segment, *there)):
-                return "other word"
-        if segment.order and (scores := self._index.scores(segment, alone=True)):
-            top = max(scores.values())
-            there = [self._index.segments[place] for place, score in scores.items() if score >= max(2.0, top - 0.01)]
-            if there and all(each.order and (each.order > 1) != (segment.order > 1) for each in there):
-                return "direction"
-        return None
-
-    def _denied_against(self, segment: Segment) -> Why | None:
-        """Object to what the sources only deny, where a statement has it beside something that they say."""
-        if segment.denies or segment.lacks or _APART.search(segment.sentence.small):
-            return None
-        scores = self._index.scores(segment, alone=True)
-        if not scores:
-            return None
-        best = self._index.segments[max(scores, key=lambda place: scores[place])]
-        if best.denies or not same_predicate(segment, best):
-            return None
-        for token in segment.own:
-            holders = [
-                self._index.segments[place]
-                for place in self._index.near(token)
-                if token in self._index.segments[place].own
-            ]
-            if token in best.own or token in segment.sides or not holders:
-                continue
-            if all(each.denies and next(iter(each.own)) == token for each in holders):
-                return "negation"
-        return None
-
-    def _sense_against(self, segment: Segment) -> Why | None:
-        scores = self._index.scores(segment, senses=True)
-        if not scores:
-            return None
-        ranked = sorted(scores.items(), key=lambda each: -each[1])
-        top = ranked[0][1]
-        best = [self._index.segments[place] for place, score in ranked if score >= top - 0.01]
-        alike = [each for each in best if same_predicate(segment, each)]
-        if not alike or len(alike) < len(best):
-            return None
-        verdicts: list[Why | None] = [
-            None if any(rule(segment, each) for rule in _SAME_OTHERWISE) else sense_differs(segment, each)
-            for each in alike
-        ]
-        if verdicts[0] == "negation" and None not in verdicts and self._denied_elsewhere(segment, alike, scores):
-            verdicts = [left_off(segment, each) for each in alike]
-        return None if None in verdicts else verdicts[0]
-
-    def _denied_elsewhere(self, segment: Segment, alike: Iterable[Segment], scores: Iterable[int]) -> bool:
-        """Return whether what is denied is not what the nearest statements speak of, but what another one does."""
-        if segment.denies:
-            if any(segment.denied in each.own for each in alike):
-                return False
-            others = [self._index.segments[place] for place in scores if self._index.segments[place].denies]
-            extra_tokens = {token for token in segment.own if not any(token in each.own for each in alike)}
-            return any(segment.denied in each.own or not extra_tokens.isdisjoint(each.own) for each in others)
-        beside = {each.denied for each in segment.sentence.segments if each.denies}
-        return all(
-            each.denied in beside or (each.denied not in segment.own and each.denied not in segment.inherited)
-            for each in alike
-        )
-
-    def _direction_against(self, segment: Segment) -> Why | None:
-        for place, score in self._index.scores(segment).items():
-            there = self._index.segments[place]
-            if score < 2:
-                continue
-            if compared_otherwise(segment, there):
-                return "direction"
-            if any(
-                direction_of(segment, each) * direction_of(there, each) < 0
-                for each in segment.roles
-                if each in there.roles
-            ):
-                return "direction"
-            shared = [name for name in segment.names if name in there.own]
-            names = [name for name in there.names if name in shared]
-            for one, other in pairwise(names):
-                if shared.index(one) < shared.index(other):
-                    continue
-                if any(each.names.get(name, "") not in _BARE for each in (segment, there) for name in (one, other)):
-                    continue
-                verb = [token for token in segment.own if token in there.own and token not in (*names, *shared)]
-                turned = _PASSIVE.isdisjoint(segment.words) != _PASSIVE.isdisjoint(there.words)
-                if verb and not turned and not count_opposites(segment, there):
-                    return "direction"
-        return None
-
-    def _substituted(self, sentence: ReadSentence) -> Why | None:
-        """Object to a sentence that is one of a source but for one word."""
-        for one in (sentence, *sentence.segments):
-            words = words_in(one)
-            if len(words) < 4:
-                continue
-            for there in self._index.worded[len(words)]:
-                apart = [(a, b) for a, b in zip(words, there, strict=True) if a != b]
-                if (
-                    len(apart) == 1
-                    and is_other(*apart[0])
-                    and (one is sentence or is_state(words, apart[0][0]))
-                    and not _links_figure(sentence, words, apart[0])
-                ):
-                    return "other word"
-                if len(apart) == 2 and apart[0] == apart[1][::-1] and trades_places(words, apart[0]):
-                    return "direction"
-        return None
-
-    # ── what is missing ───────────────────────────────────────────────────────────────────────────────────────────────
-
-    def missing(self, sentences: Sequence[ReadSentence], excused: Collection[str]) -> Iterator[tuple[int, str]]:
-        """Give the statements of the sources that the sentences do not have."""
-        figures: dict[str, list[StatedFigure]] = defaultdict(list)
-        for figure in (figure for sentence in sentences for segment in sentence.segments for figure in segment.figures):
-            for token in figure.tokens:
-                figures[token].append(figure)
-        token_sets = [sentence.tokens for sentence in sentences]
-        for segment in self._index.segments[: self._index.essential]:
-            if self._sources[segment.source].name in excused:
-                continue
-            if segment.figures:
-                if not all(is_among(figure, figures) for figure in segment.figures):
-                    yield segment.source, segment.sentence.text
-                continue
-            tokens = set(segment.own)
-            most = max((len(tokens & each) for each in token_sets), default=0)
-            alone = [token for token in tokens if token[-1:].isalpha() and self._is_alone(token, segment)]
-            if 3 * most < len(tokens) or (
-                alone and not any(_is_mentioned(token, segment, sentences) for token in alone)
-            ):
-                yield segment.source, segment.sentence.text
-
-    def _is_alone(self, token: str, segment: Segment) -> bool:
-        """Return whether no other statement of the sources speaks of something."""
-        return all(
-            self._index.segments[place] is segment
-            or place >= self._index.essential
-            or token not in self._index.segments[place].own
-            for place in self._index.having[token]
-        )
-
-
-def _is_mentioned(token: str, segment: Segment, sentences: Sequence[ReadSentence]) -> bool:
-    """Return whether sentences speak of something, or of something with the same or the opposite meaning."""
-    sides = segment.sides.get(token, frozenset())
-    return any(
-        token in each.own or (sides and share_axis(sides, each)) for sentence in sentences for each in sentence.segments
+def _read(text: str) -> _Reading:
+    in_text = [each for each in figures(text) if each.end > each.start]
+    tokens = tokens_of(text, in_text)
+    numbers = iter(in_text)
+    words: list[str] = []
+    found: set[str] = set()
+    labels: set[str] = set()
+    negations = 0
+    marks: set[str] = set()
+    statuses: set[tuple[str, int]] = set()
+    for place, token in enumerate(tokens):
+        if token == FIGURE:
+            figure = next(numbers)
+            before, following = tokens[place - 1] if place else "", (*tokens[place + 1 : place + 2], "")[0]
+            written = text[figure.start : figure.end]
+            if is_label(written, figure, before, following):
+                labels.add(key := f"{stem(before)} {written}")
+            else:
+                found.add(key := _key(figure))
+            words.append(key)
+            continue
+        negations += token in _NEGATIONS
+        if token in _MARKS:
+            marks.add(_MARKS[token])
+        if side := sides_of(token):
+            statuses.add(side)
+        if token not in _EMPTY and token != ":":
+            words.append(stem(token))
+    # In German every noun has a capital.
+    names = frozenset(stem(each.lower()) for each in _NAME.findall(text) if not is_german(text))
+    return _Reading(
+        tuple(words), frozenset(found), frozenset(labels), names, negations, frozenset(marks), frozenset(statuses)
     )
 
 
-_FRAME = word_set("source.frame")
+def _key(figure: Figure) -> str:
+    """Return a form of a figure in which equal ones are the same; its limit is a mark."""
+    match figure.quantity:
+        case Amount(kind=kind, low=low, high=high, currency=currency):
+            ends = " ".join(f"{end:.6g}" for end in (low, high) if abs(end) != float("inf"))
+            return f"{kind} {currency} {ends if low != high else ends.split()[0]}"
+        case TimeOfDay(at=at):
+            return f"at {at:g}"
+        case Day(readings=readings):
+            return f"on {readings}"
+        case Weekday(day=day):
+            return f"weekday {day}"
 
 
-_FRAMES = frozenset(map(concept_of, _FRAME))
+def _clauses(sentence: str) -> Iterator[_Reading]:
+    readings = (_read(part) for each in _CLAUSE.split(sentence) if (part := each.strip(" .!")))
+    return (each for each in readings if each.words)
 
 
-# The same with an opposite word.
-_SAME_OTHERWISE = (ends_range, is_converse, compared_from_both)
+class _Passage(NamedTuple):
+    """A sentence or a record of a source."""
+
+    source: int
+    text: str
+    whole: _Reading
+    clauses: tuple[_Reading, ...]
+
+    def carries(self, part: _Reading, *, begun: bool) -> bool:
+        """Say whether it says a part of a text in these words; *begun*: whether the part before it is from here.
+
+        Only the first clause has a subject for certain.
+        """
+        clauses = self.clauses if begun else self.clauses[:1]
+        return any(part.words == each.words for each in (self.whole, *clauses))
 
 
-_BARE = word_set("source.bare") | {""}
+def _passages(components: Sequence[Component]) -> list[_Passage]:
+    passages: list[_Passage] = []
+    for source, component in enumerate(components):
+        for text, parts in _texts(component.result, (), 0):
+            clauses = tuple(each for part in parts for each in _clauses(part))
+            passages.append(_Passage(source, text, _read("; ".join(parts)), clauses))
+            if len(passages) == _MOST:
+                return passages
+    return passages
 
 
-_APART = re.compile(r"\b(?:rather|instead|only|statt|anstatt|nur|not|no|cannot|nicht|kein\w*)\b")
+def _texts(value: Json, above: tuple[str, ...], depth: int) -> Iterator[tuple[str, list[str]]]:
+    """Yield the sentences and the records of a result, each with its parts."""
+    if depth > _DEEPEST or value is None:
+        return
+    if isinstance(value, list):
+        for each in cast("list[Json]", value):
+            yield from _texts(each, above, depth + 1)
+    elif isinstance(value, dict):
+        members = cast("dict[str, Json]", value)
+        simple = {name: each for name, each in members.items() if not isinstance(each, dict | list)}
+        lines = [_line(name, each, above) for name, each in simple.items() if each is not None]
+        if lines:
+            yield laid_out(simple), lines
+        for name, each in members.items():
+            if name not in simple:
+                yield from _texts(each, (*above, in_words(name)), depth + 1)
+    elif isinstance(value, str) and not above:
+        yield from ((each, [each]) for each in sentences(value))
+    else:
+        line = " ".join((*above, short_value(value) or ""))
+        yield line, [line]
 
 
-_PASSIVE = word_set("source.passive")
-
-
-def _links_figure(sentence: ReadSentence, words: Sequence[str], verbs: tuple[str, str]) -> bool:
-    """Return whether a word only links a figure to its subject: "it lasts 2 years", "it is valid 2 years"."""
-    after = words[words.index(verbs[0]) + 1 :][:1]
-    figures = {figure.written.lower() for segment in sentence.segments for figure in segment.figures}
-    return bool(after) and after[0] in figures and not any(map(sides_of, verbs)) and ALL_NEGATIONS.isdisjoint(verbs)
-
-
-def _obliges(sentence: ReadSentence) -> bool:
-    return OBLIGATION.search(sentence.small) is not None
+def _line(name: str, value: Json, above: Sequence[str]) -> str:
+    written = next(iter(restated({name: value})), None) or short_value(value) or ""
+    # With a verb the number is not read as part of a name: "rent 980".
+    return f"{' '.join((*above, in_words(name)))} is {written}"
 
 
 class Objection(Struct, frozen=True):
@@ -435,7 +182,7 @@ class Faithfulness(Struct, frozen=True, kw_only=True):
     """The text without the sentences that no source carries; empty if it cannot do without them."""
     objections: tuple[Objection, ...] = ()
     missing: tuple[tuple[int, str], ...] = ()
-    """Statements that the remaining text lacks, each with the position of its source."""
+    """Sentences and records that the remaining text lacks, each with the position of its source."""
 
     @property
     def faithful(self) -> bool:
@@ -443,50 +190,154 @@ class Faithfulness(Struct, frozen=True, kw_only=True):
         return not (self.objections or self.missing)
 
 
+Quotes = Mapping[str, Sequence[str]]
+"""By sentence, the passages of the sources that say the same, as a second reader quotes them."""
+
+
 def check(
     text: str,
     sources: Sequence[Component],
     *,
-    also: str = "",
-    disputed: str = "",
     excused: Collection[str] = (),
     complete: bool = True,
+    quotes: Quotes | None = None,
 ) -> Faithfulness:
     """Return how a text differs from its sources.
 
-    *also* is what the text may repeat and need not: the request. A figure in *disputed* is one of several that the
-    sources say of one thing. Sources named in *excused* may be left out, and with *complete* false all may.
+    Sources named in *excused* may be left out, and with *complete* false all may.
     """
-    reader = SentenceReader((text, also, disputed, *(f"{each.title}\n{laid_out(each.result)}" for each in sources)))
-    grounds = SourceStatements(reader, sources, also, disputed)
-    spans = [(reader.sentence(text[start:end]), start, end) for start, end in sentence_spans(text)]
-    objections: dict[int, Objection] = {}
-    before: ReadSentence | None = None
-    for place, (sentence, *_) in enumerate(spans):
-        sentence.follow(before)
-        before = sentence
-        if why := grounds.objection(sentence):
-            objections[place] = Objection(sentence.text, why)
-    kept = [sentence for place, (sentence, *_) in enumerate(spans) if place not in objections]
-    missing = tuple(grounds.missing(kept, excused)) if complete else ()
-    # A sentence that begins with "it" would speak of something else after the one before it is gone.
-    hanging = any(
-        one in objections and other not in objections and spans[other][0].hangs
-        for one, other in pairwise(range(len(spans)))
+    passages = _passages(sources)
+    kept: list[tuple[int, int]] = []
+    objections: list[Objection] = []
+    told: set[int] = set()
+    told_things: set[str] = set()
+    last: set[int] = set()
+    dropped = hanging = False
+    for start, end in sentence_spans(text):
+        sentence = unmarked(text[start:end])
+        carried = _carrying(sentence, passages)
+        hangs = sentence.split(maxsplit=1)[0].strip(",").lower() in _PRONOUNS
+        begins = not (kept or dropped)
+        if carried is None or (hangs and carried and not begins and last.isdisjoint(_beside(carried))):
+            carried = _quoted(sentence, (quotes or {}).get(sentence, ()), passages)
+        if isinstance(carried, str):
+            objections.append(Objection(sentence, carried))
+            dropped = True
+            continue
+        # A sentence that begins with "it" would speak of something else after the one before it is gone.
+        hanging = hanging or (hangs and dropped)
+        dropped = False
+        last = carried or last
+        told |= carried
+        told_things |= _read(sentence).things
+        kept.append((start, end))
+    missing = tuple(
+        (each.source, each.text)
+        for place, each in enumerate(passages)
+        if complete
+        and not (place in told and each.whole.things <= told_things)
+        and sources[each.source].name not in excused
+        and not is_question(each.text)
     )
-    rest = "" if missing or hanging or not any(each.segments for each in kept) else _cut_out(text, spans, objections)
-    return Faithfulness(text=rest, objections=tuple(objections.values()), missing=missing)
+    rest = "" if missing or hanging or not kept else _joined(text, kept, whole=not objections)
+    return Faithfulness(text=rest, objections=tuple(objections), missing=missing)
 
 
-def _cut_out(text: str, spans: Sequence[tuple["ReadSentence", int, int]], dropped: Mapping[int, Objection]) -> str:
-    parts: list[str] = []
-    end = 0
-    for place, (_, start, stop) in enumerate(spans):
-        if place in dropped:
-            parts.append(text[end:start])
-            end = stop
-    parts.append(text[end:])
-    return "".join(parts).strip() if dropped else text.strip()
+def _beside(places: set[int]) -> set[int]:
+    """Return these passages and those before them."""
+    return places | {place - 1 for place in places}
+
+
+def _carrying(sentence: str, passages: Sequence[_Passage]) -> set[int] | None:
+    """Return the passages whose words a sentence repeats, as a whole or part by part; None if it has other words."""
+    if is_question(sentence) or sentence.endswith(":"):
+        return set()
+    if len(sentence) > _LONGEST:
+        return None
+    whole = _read(sentence)
+    carried = {place for place, each in enumerate(passages) if each.carries(whole, begun=False)}
+    if carried:
+        return carried
+    last: set[int] = set()
+    for part in _clauses(sentence):
+        last = {place for place, each in enumerate(passages) if each.carries(part, begun=place in last)}
+        if not last:
+            return None
+        carried |= last
+    return carried
+
+
+def _quoted(sentence: str, quotes: Sequence[str], passages: Sequence[_Passage]) -> set[int] | Why:
+    """Return the passages that are quoted for a sentence, or what the sentence has that they have not."""
+    places = {place for place, each in enumerate(passages) if any(_overlap(each.text, quote) for quote in quotes)}
+    if not places:
+        return "words"
+    whole, read = _read(sentence), [_read(each) for each in quotes]
+    for clause in _clauses(sentence):
+        things = clause.figures | clause.labels
+        near = [passages[place] for place in places if things <= passages[place].whole.things]
+        if not near:
+            return "figure"
+        if not any(_is_said_of_same(clause, each) for each in near):
+            return "name"
+    statuses = {side for each in read for side in each.statuses}
+    turned = {(axis, -sign) for axis, sign in whole.statuses - statuses} & statuses
+    if turned or bool(whole.negations) is not any(each.negations for each in read):
+        return "negation"
+    return "quantity" if _limits_otherwise(whole.marks, {mark for each in read for mark in each.marks}) else places
+
+
+def _limits_otherwise(marks: Collection[str], quoted: Collection[str]) -> bool:
+    """Say whether a sentence adds advice or a cause, has lost a doubt or a condition, or has another quantity."""
+    added, lost = set(marks) - set(quoted), set(quoted) - set(marks)
+    if added & {"must", "cause", "only"} or lost & {"sure", "if", "only"}:
+        return True
+    return any(added & pair and lost & pair for pair in ({"over", "under"}, {"all", "part"}))
+
+
+def _is_said_of_same(clause: _Reading, passage: _Passage) -> bool:
+    """Say whether the names and figures of a clause stand together, and in their order, in a passage."""
+    there = passage.whole
+    for things in (clause.figures, clause.labels, clause.names | there.names):
+        some = [word for word in clause.words if word in things and word in there.words]
+        rest = iter(there.words)
+        if not all(each in rest for each in some):
+            return False
+    if not clause.figures:
+        return True
+    holding = {word for each in passage.clauses if each.figures & clause.figures for word in each.words}
+    others = {
+        word for each in passage.clauses if each.figures and not each.figures & clause.figures for word in each.words
+    }
+    return others.isdisjoint(set(clause.words) - holding)
+
+
+def nearest(text: str, sources: Sequence[Component]) -> Quotes:
+    """Quote for each part of a sentence the passage with the most words in common, whether or not it says the same.
+
+    With these, only names, figures, statuses, negations and quantities are compared.
+    """
+    passages = _passages(sources)
+    quotes: dict[str, list[str]] = {}
+    for sentence in sentences(text):
+        for part in _clauses(sentence):
+            words = set(part.words)
+            best = max(passages, key=lambda each: len(words.intersection(each.whole.words)), default=None)
+            if best is not None and not words.isdisjoint(best.whole.words):
+                quotes.setdefault(sentence, []).append(best.text)
+    return quotes
+
+
+_ANY_WORD = re.compile(r"\w+")
+
+
+def _overlap(passage: str, quote: str) -> bool:
+    one, other = (f" {' '.join(_ANY_WORD.findall(text.casefold()))} " for text in (passage, quote))
+    return one in other or other in one
+
+
+def _joined(text: str, kept: Sequence[tuple[int, int]], *, whole: bool) -> str:
+    return text.strip() if whole else "".join(text[start:end] for start, end in kept).strip()
 
 
 # This many invented facts are reported; one would be enough to reject a text.
@@ -559,12 +410,11 @@ class Held(Struct, frozen=True, kw_only=True):
         return {"rejected": list(self.rejected[:_KEPT]), "unsupported": unsupported, "left_out": list(self.left_out)}
 
 
-def hold(text: str, blend: Blend) -> Held:
-    """Return what of a model's text its material carries, statement by statement."""
+def hold(text: str, blend: Blend, quotes: Quotes | None = None) -> Held:
+    """Return what of a model's text its material carries, sentence by sentence."""
     text = text.strip()
     made_up, missing = accept(text, blend), left_out(text, blend)
-    disputes = "\n".join(map(disagreement, blend.conflicts))
-    checked = check(text, blend.components, also=blend.request, disputed=disputes, excused=_disputed(blend))
+    checked = check(text, blend.components, excused=_disputed(blend), quotes=quotes)
     titles = [component.title or f"Result {place}" for place, component in enumerate(blend.components, 1)]
     missing = tuple(dict.fromkeys((*missing, *(titles[place] for place, _ in checked.missing))))
     unsupported = tuple((each.sentence, each.why) for each in checked.objections)

@@ -18,7 +18,7 @@ def unfounded(text: str, source: str) -> tuple[str, ...]:
 
     Doubtful ones are reported: a summary can do without a name, but its reader cannot spot a wrong one.
     """
-    german = _is_german(text) and _is_german(source)
+    german = is_german(text) and is_german(source)
     if german:
         text, source = _GROUPED.sub(_joined, text), _GROUPED.sub(_joined, source)
     grounds = _SourceIndex(source)
@@ -43,7 +43,7 @@ def _joined(match: re.Match[str]) -> str:
     return match[0].replace(".", "")
 
 
-def _is_german(text: str) -> bool:
+def is_german(text: str) -> bool:
     """Say whether a text is German, by its most frequent words: there every noun has a capital, and 8.400 is 8400."""
     words = text.lower().split()
     return sum(word in _GERMAN for word in words) * 12 > len(words)

@@ -202,6 +202,11 @@ def is_label(written: str, figure: Figure, before: str, following: str) -> bool:
     return before not in {"", ":"} and before not in COMMON_WORDS and before not in WEAK and before not in VERBS
 
 
+def sides_of(token: str) -> tuple[str, int] | None:
+    """Return the axis of a status and the side of it on which a word stands, wherever it is said; None if on none."""
+    return _STATUS.get(token) or _STATUS_VERBS.get(stem(token))
+
+
 def _status(tokens: Sequence[str], place: int) -> tuple[str, int] | None:
     token = tokens[place]
     if token in _STATUS and _follows_be(tokens, place):
