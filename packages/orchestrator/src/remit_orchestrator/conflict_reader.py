@@ -113,20 +113,24 @@ class ModelReader:
 
 
 class QuoteReader:
-    """Asks a language model where the results say what a text says; what it quotes is checked before it counts."""
+    """Asks a language model which passages of results belong to sentences; a quote that stands nowhere is left out.
 
-    def __init__(self, model: ModelAgent) -> None:
+    *instructions* say which: those that say the same, or those that go against a demand.
+    """
+
+    def __init__(self, model: ModelAgent, instructions: str = QUOTING) -> None:
         self._model = model
+        self._instructions = instructions
 
     async def quotes(self, sentences: Sequence[str], components: Sequence[Component], brief: Brief) -> Quotes:
-        """Return the passages of the results that say the same as each sentence; none if the model cannot be asked."""
+        """Return the passages for each sentence; none if the model cannot be asked."""
         task = quoting(sentences, components)
         time_ms = grant_time_ms(self._model.patience_ms(PATIENCE_MS), brief.time_left_ms())
-        needed = estimate(QUOTING) + estimate(task) + estimate(QUOTED) + _OUTPUT
+        needed = estimate(self._instructions) + estimate(task) + estimate(QUOTED) + _OUTPUT
         if brief.tokens_left() < needed or time_ms < LEAST_MS:
             return {}
         try:
-            prompt = ModelPrompt(instructions=QUOTING, messages=(), task=task)
+            prompt = ModelPrompt(instructions=self._instructions, messages=(), task=task)
             answer = await self._model.reply(brief, prompt, time_ms=time_ms, max_tokens=_OUTPUT, schema=QUOTED)
             return await asyncio.to_thread(quoted, answer.result, sentences, components)
         except ValueError:

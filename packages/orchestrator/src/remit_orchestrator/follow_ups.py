@@ -9,12 +9,11 @@ from remit.protocol.card import Capability
 from remit.protocol.envelope import Answer, Json, Note
 from remit_orchestrator.conversation import Conversation, KnownAnswer, question_key
 from remit_orchestrator.text.classification import ClassifiedText
-from remit_orchestrator.text.constraints import demands_of
+from remit_orchestrator.text.constraints import changes_demand
 from remit_orchestrator.text.intent import DetectedIntent, Label, Unknown, decide
 from remit_orchestrator.text.lexicon import alternatives
 from remit_orchestrator.text.sentences import sentences
-from remit_orchestrator.text.stated_constraints import Requirement, stated_change, stated_constraints
-from remit_orchestrator.text.summaries import notes_of
+from remit_orchestrator.text.summaries import notes_of, only_demands
 
 # "And a night lesson?", "what about Tuesday?": it names what is different from before, and has no verb of its own.
 _FOLLOW_UP = re.compile(
@@ -51,7 +50,7 @@ def noted(text: str, known: Sequence[Note]) -> str:
     *known* are the notes of the conversation: without a constraint there is none to change.
     """
     lines = list(sentences(text)) if len(text) <= _LONGEST_TEXT else []
-    standing = bool(demands_of(known).constraints)
+    standing = any(each.kind == "constraint" and not each.by for each in known)
     if not lines or not all(_is_constraint(each, standing) for each in lines):
         return ""
     quoted = " ".join(lines).rstrip(".!")
@@ -59,11 +58,7 @@ def noted(text: str, known: Sequence[Note]) -> str:
 
 
 def _is_constraint(sentence: str, standing: bool) -> bool:
-    if stated_change(sentence) is not None:
-        return standing
-    stated = stated_constraints(sentence)
-    # "Insulin, please" may be a request: then it is asked about.
-    return bool(stated) and not all(isinstance(each, Requirement) and not each.means for each in stated)
+    return standing if changes_demand(sentence) else only_demands(sentence)
 
 
 def as_input(given: Json, follow_up: dict[str, Json]) -> Json:

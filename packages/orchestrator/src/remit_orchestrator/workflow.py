@@ -4,7 +4,7 @@ Each step is requested under its name, so after a restart the journal answers fi
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -16,10 +16,13 @@ from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
 from remit.protocol.orchestration import Step, Workflow
 from remit.protocol.records import StepPlan
-from remit.words.components import Findings
-from remit_orchestrator.conflict_reader import ConflictReader
+from remit.words.components import Component, Findings
+from remit_orchestrator.conflict_reader import ConflictReader, ModelReader, QuoteReader
 from remit_orchestrator.text.conflicts import find
 from remit_orchestrator.text.conflicts.decided import decided_conflicts, with_decisions
+from remit_orchestrator.text.conflicts.second_reader import DEMANDS
+from remit_orchestrator.text.constraints import broken, demands_of, pointed_out
+from remit_orchestrator.text.summaries import notes_of
 from remit_orchestrator.workflow_answer import Narrator, Wording, answer_of, blend_of, compared_of, title_of
 from remit_orchestrator.workflow_plan import (
     INPUT,
@@ -143,15 +146,25 @@ class WorkflowExecution:
         if self._reader is not None:
             reading = await self._reader.read(components, findings, self._brief)
             findings, metadata = reading.findings, reading.metadata
+        against = await self._against_demands(components)
         known = self._workflow, self._ended, self._responses, self._words, findings
         blend = None if self._narrator is None else blend_of(*known, self._request)
         if self._narrator is None or blend is None:
             answer = answer_of(*known)
-            return replace(answer, metadata=answer.metadata | metadata) if metadata else answer
+            answer = replace(answer, metadata=answer.metadata | metadata) if metadata else answer
+            return pointed_out(answer, against, self._words.clean)
         self._brief.progress(_TELLING, partial=self._partial_answer)
         narration = await self._narrator.tell(blend, self._brief, self._reader)
         answer = answer_of(*known, blend=narration.text)
-        return replace(answer, metadata=answer.metadata | metadata | narration.metadata)
+        answer = replace(answer, metadata=answer.metadata | metadata | narration.metadata)
+        return pointed_out(answer, against, self._words.clean)
+
+    async def _against_demands(self, components: Sequence[Component]) -> list[str]:
+        """Return what a model as second reader quotes of the results as going against what the user demanded."""
+        demands = demands_of((*self._brief.known, *notes_of(self._request)))
+        if not (demands and components and isinstance(self._reader, ModelReader)):
+            return []
+        return broken(await QuoteReader(self._reader.model, DEMANDS).quotes(demands, components, self._brief))
 
     async def _do_all(self) -> None:
         running: dict[asyncio.Task[StepOutcome], Step] = {}

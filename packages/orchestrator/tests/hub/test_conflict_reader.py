@@ -31,7 +31,11 @@ def points_at(one: str, other: str) -> Served:
 
 
 async def check(
-    hub: Hub, server: OpenAIServer, compare: tuple[str, ...] = ("books", "bank"), **options: Any
+    hub: Hub,
+    server: OpenAIServer,
+    compare: tuple[str, ...] = ("books", "bank"),
+    request: str = "Is it paid?",
+    **options: Any,
 ) -> Response:
     for name, text in (("a", PAID), ("b", OPEN)):
 
@@ -44,7 +48,7 @@ async def check(
     model = ModelAgent("scripted", base_url=server.base_url, settings={"max_retries": 0})
     add_orchestrator(hub, conflicts=model)
     async with hub:
-        return await hub.ask("check", "Is it paid?", user="u", **options)
+        return await hub.ask("check", request, user="u", **options)
 
 
 async def test_what_a_model_points_at_is_asked_about_like_any_conflict(hub: Hub, serve: Serve) -> None:
@@ -86,3 +90,14 @@ async def test_a_model_is_not_asked_with_too_few_tokens(hub: Hub, serve: Serve) 
     server = serve(points_at(PAID, OPEN))
     response = await check(hub, server, max_tokens=1_500)
     assert (len(server.requests), response.metadata["not_read"]) == (0, "too few tokens are left")
+
+
+async def test_a_model_quotes_what_goes_against_the_users_words(hub: Hub, serve: Serve) -> None:
+    """K5: the user reads the demand and the passage, and judges."""
+    against = {"sentence": 1, "quotes": [{"result": 2, "quote": OPEN}]}
+    server = serve(call("final_result", contradictions=[]), call("final_result", passages=[against]))
+    response = await check(hub, server, request="Is it paid? It must be paid.")
+    warning = f"You said “It must be paid.”, but this may not keep to it: “{OPEN}”."
+    assert response.metadata["broken"] == [warning]
+    assert f"## Not as you asked\n\n- {warning}" in response.result
+    assert "Sentence 1: It must be paid." in server.requests[1].message_texts

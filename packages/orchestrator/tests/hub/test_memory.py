@@ -199,7 +199,8 @@ async def test_what_is_handed_on_is_bounded(hub: Hub) -> None:
 # ── demands and decisions ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_demand_reaches_every_later_agent_and_what_breaks_it_is_pointed_out(make_hub: MakeHub) -> None:
+async def test_a_demand_reaches_every_later_agent_in_the_users_words(make_hub: MakeHub) -> None:
+    """K5: without a second reader nothing is claimed about results."""
     team(first := make_hub())
     async with first as hub:
         await say(hub, "news, and the freight may cost at most 5,000 euros.")
@@ -207,18 +208,16 @@ async def test_a_demand_reaches_every_later_agent_and_what_breaks_it_is_pointed_
     async with second as hub:
         dear = await say(hub, "quote 500 kg of coffee")
     assert any("at most 5,000 euros" in note.text for note in seen[0].known)
-    assert "## Not as you asked" in dear.result
-    assert "but this does not keep to it: “price: 6,200 EUR”" in dear.result
-    assert len(dear.metadata["broken"]) == 1
+    assert "Not as you asked" not in dear.result
 
 
-async def test_a_demand_in_the_request_itself_holds_for_its_results_and_until_it_is_lifted(hub: Hub) -> None:
-    team(hub, {"QUOTE": {"price": "6,200 EUR"}})
+async def test_what_lifts_a_demand_reaches_later_agents_after_it(hub: Hub) -> None:
+    seen = team(hub, {"QUOTE": {"price": "6,200 EUR"}})
     async with hub:
-        dear = await say(hub, "quote 500 kg of coffee. It must not cost more than 5,000 euros.")
-        later = await say(hub, "news, please", "Forget the limit.", "quote 500 kg of coffee")
-    assert "“It must not cost more than 5,000 euros.”, but this does not keep to it: “price: 6,200 EUR”" in dear.result
-    assert "Not as you asked" not in later.result
+        await say(hub, "quote 500 kg of coffee. It must not cost more than 5,000 euros.")
+        await say(hub, "news, please", "Forget the limit.", "quote 500 kg of coffee")
+    known = [note.text for note in seen[-1].known]
+    assert known.index("It must not cost more than 5,000 euros.") < known.index("Forget the limit.")
 
 
 async def test_a_constraint_alone_is_noted_and_an_open_question_stays_open(hub: Hub) -> None:

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from remit.protocol.envelope import Message, Note
 from remit.words.components import cut, squeezed
-from remit_orchestrator.text.lexicon import alternatives, pattern_within, word_set
+from remit_orchestrator.text.constraints import changes_demand, demand_in
+from remit_orchestrator.text.lexicon import pattern_within, word_set
 from remit_orchestrator.text.sentences import is_question, names_and_numbers, sentences, spoken
-from remit_orchestrator.text.stated_constraints import may_demand, stated_change, stated_constraints
 from remit_orchestrator.text.vocabulary import REQUEST_VERBS
 
 # How many of the newest of each are kept: together some 500 tokens, an eighth of a callee's default context.
@@ -41,12 +41,6 @@ class Summary(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
 # ── kinds of sentences ────────────────────────────────────────────────────────────────────────────────────────────────
 
-
-_CONSTRAINT = re.compile(
-    rf"\b(?:{alternatives('summary.constraint')}|(?:by|before|until|bis) (?:{alternatives('summary.day')}))(?!\w)"
-)
-_FORBIDDEN = re.compile(r"(?:please |but |and |also |bitte )?(?:do not|don['’]t|no )")
-
 _REPORTED_DECISION = pattern_within("summary.reported")
 _DECISION = pattern_within("summary.reported", "summary.decision")
 # A sentence with one of these is a supposition or open, not a decision.
@@ -71,16 +65,17 @@ def _signs(sentence: str) -> _Signs:
     lowered = sentence.lower()
     asks = is_question(lowered)
     decision = None if asks else _decided(lowered, _DECISION)
-    if decision is None and stated_change(sentence) is not None:
+    if decision is None and changes_demand(sentence):
         # "Nuts are fine after all" changes what was demanded before.
         decision = 0
-    constraint = None
-    # "Must it be blue?" and "It was under 300" are no demands; "Could you do it by Friday?" is.
-    if decision is None and may_demand(sentence):
-        cue = _FORBIDDEN.match(lowered) or _CONSTRAINT.search(lowered)
-        stated = cue is not None or bool(stated_constraints(sentence))
-        constraint = (cue.start() if cue else 0) if stated else None
+    constraint = demand_in(sentence) if decision is None else None
     return _Signs(asks or bool(_WISH.search(lowered)) or _is_imperative(lowered), decision, constraint)
+
+
+def only_demands(sentence: str) -> bool:
+    """Say whether a sentence demands something, and asks for nothing."""
+    signs = _signs(sentence)
+    return signs.constraint is not None and not signs.ask
 
 
 def _decided(sentence: str, cues: re.Pattern[str]) -> int | None:
