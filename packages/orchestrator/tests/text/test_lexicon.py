@@ -33,7 +33,7 @@ def test_a_section_holds_what_all_languages_or_those_asked_for_have() -> None:
     assert {"yes", "ja", "oui"} <= lexicon.word_set("reply.yes")
     assert "ja" not in lexicon.word_set("reply.yes", "en")
     assert lexicon.table("opposites")["win"][1] == ("lose", "verlieren")
-    assert "im verzug" in lexicon.phrases("phrases")["delayed"]
+    assert "im verzug" in lexicon.phrases("status.phrases")["verspätet"]
 
 
 def test_a_section_that_no_language_has_is_an_error() -> None:

@@ -1,9 +1,8 @@
 """What words do in a sentence, and how they relate: forms, opposites, negations, doubts and conditions."""
 
-import re
 from functools import lru_cache
 
-from remit_orchestrator.text.lexicon import alternatives, groups, pattern, phrases, table, word_set
+from remit_orchestrator.text.lexicon import groups, pattern, table, word_set
 
 # Irregular forms of English and German words, with the plain form of each.
 IRREGULAR_FORMS = {form: group[0] for group in groups("irregular_forms") for form in group}
@@ -15,27 +14,11 @@ REQUEST_VERBS = _TASKS | word_set("request_verbs")
 """Verbs that begin a request to an agent."""
 DESCRIPTION_VERBS = _TASKS | word_set("description_verbs")
 """Verbs that begin the description of an agent's work. Here a first word like "email" is more often a noun."""
-CLAUSE_VERBS = word_set("clause_verbs")
-"""Verbs that show that a part of a statement is a clause."""
-
 # ── words by their function in a sentence ─────────────────────────────────────────────────────────────────────────────
 
-# Words that say nothing about the subject. Words that distinguish subjects are not here (before, after, without, per,
-# total).
-WEAK = word_set("weak")
-_HEDGES = word_set("hedges")
 COMMON_WORDS = word_set("common_words")
 """Words in seven languages that say nothing about what is wanted."""
-PUNCTUATION = frozenset(",:;()")
-DETERMINERS = word_set("determiners")
-GERMAN_WEEKDAYS = word_set("german_weekdays")
 NEGATIONS = word_set("negations")
-# "No later than", "not only": nothing is denied.
-NOT_DENIED = word_set("not_denied")
-# After these, a day or time is the claim itself, and not the time of the claim.
-EVENTS = word_set("events")
-# A text about itself: "I am 80 % sure".
-ON_ITSELF = word_set("on_itself")
 # A number after one of these is part of a name.
 LABELS = word_set("labels")
 # "Stand" is English as well as a form of "stehen".
@@ -65,35 +48,6 @@ def stem(word: str) -> str:
     return _SYNONYMS.get(word, word)
 
 
-# Adjectives that describe a thing; before a noun they separate things, as in "the cheap one".
-_DEGREES = table("degrees")
-# Words with an opposite; "increasing" describes a thing, "including" separates two things.
-AXES = {
-    word: (axis, sign)
-    for axis, sides in {**table("axes"), **_DEGREES}.items()
-    for sign, side in zip((1, -1), sides, strict=True)
-    for word in side
-}
-
-DEGREES = frozenset(word for sides in _DEGREES.values() for side in sides for word in side)
-
-# Words of advice for something, or against it.
-ADVICE = {**dict.fromkeys(word_set("advice"), 1), **dict.fromkeys(word_set("advice_against"), -1)}
-# Verbs that tell somebody what to do if a sentence begins with them.
-IMPERATIVES = word_set("imperatives")
-# Verbs that add nothing to advice: "take the early flight" advises the same as "the early flight".
-LIGHT_VERBS = word_set("light_verbs")
-
-# Several words that are read as one.
-PHRASES = {tuple(phrase.split()): word for word, several in phrases("phrases").items() for phrase in several}
-PHRASE_STARTS = {
-    first: tuple(sorted((each for each in PHRASES if each[0] == first), key=len, reverse=True))
-    for first in {phrase[0] for phrase in PHRASES}
-}
-"""The phrases by their first words, the longest first."""
-
-# German function words with the English words that stand for them.
-GERMAN: dict[str, str] = {word: english for english, (german,) in table("english").items() for word in german}
 # Words that show that a sentence is German if it has no English function word.
 GERMAN_SIGNS = word_set("german_signs")
 _GERMAN_ENDINGS = ("en", "er", "es", "em", "e", "n", "s")
@@ -106,17 +60,6 @@ def german_stem(word: str) -> str:
         if word.endswith(ending) and len(word) > len(ending) + 3:
             return word.removesuffix(ending)
     return word
-
-
-# The function of each word in a sentence, unless the word is about the subject.
-ROLES = {
-    **dict.fromkeys(WEAK | PUNCTUATION, "weak"),
-    **dict.fromkeys(AXES, "axis"),
-    **dict.fromkeys(NEGATIONS, "negation"),
-    **dict.fromkeys(_HEDGES, "hedge"),
-    **dict.fromkeys(ADVICE, "advice"),
-    **dict.fromkeys(("now", "today", "currently", "presently"), "now"),
-}
 
 
 # ── forms of one word ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -157,9 +100,6 @@ def root_of(word: str) -> str:
 
 _PLAIN_VOWELS = str.maketrans("äöü", "aou")
 
-# ── the same in other words ───────────────────────────────────────────────────────────────────────────────────────────
-
-
 # ── the opposite ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 # Sides of one axis; each side has words that mean the same. Not here: what is an opposite only in one trade.
@@ -171,15 +111,6 @@ _AMBIGUOUS = word_set("ambiguous")
 
 Sides = frozenset[tuple[int, int]]
 """The axes on which a word stands, each with its side: 1 or -1."""
-
-
-STATES = tuple((one, other) for axis, (one, other) in _OPPOSED.items() if axis.startswith("*"))
-"""Words for states that exclude each other: those of one side, and those of the other."""
-
-
-def is_ambiguous(word: str) -> bool:
-    """Return whether a word has another common meaning, so that it stands on no side."""
-    return word in _AMBIGUOUS
 
 
 def _sides() -> dict[str, Sides]:
@@ -229,69 +160,8 @@ def positive_of(word: str) -> tuple[str, ...]:
     return tuple(roots)
 
 
-ADVISES = pattern("marker.advice")
-"""What tells somebody what to do."""
-
-
-CAUSE = pattern("marker.cause")
-"""What makes one thing the reason of another."""
-
-_REASON_AFTER = re.compile(
-    r"\b(?:because of|due to|owing to|thanks to|on account of|because|(?P<german>wegen|aufgrund|infolge|dank|weil))"
-    r"\s+(?P<phrase>[^,;.:()]{3,80})",
-    re.IGNORECASE,
-)
-_REASON_IS = re.compile(
-    r"\b(?:(?:cause|reason)s?|(?P<german>ursachen?|gründe?)) (?:is|are|was|were|ist|sind|war|waren)"
-    r"\s+(?P<phrase>(?:an?|the|ein\w*|der|die|das)\s[^,;.:()]{3,80})",
-    re.IGNORECASE,
-)
-_NOUN = re.compile(r"\b[A-ZÄÖÜ]\w+")
-
-
-def reason_given(text: str) -> str:
-    """Return the words that follow "because" or "due to" in a sentence; of German, the nouns. Empty if it has none."""
-    match = _REASON_AFTER.search(text) or _REASON_IS.search(text)
-    if match is None:
-        return ""
-    return " ".join(_NOUN.findall(match["phrase"])) if match["german"] else match["phrase"]
-
-
-POSSIBLY = pattern("marker.possibly")
-"""What says that something is not certain; wide, because it is asked whether a doubt was kept."""
-
-
 DOUBT = pattern("marker.doubt")
 """What is certainly a doubt."""
 
 
-CONDITION = pattern("marker.condition")
-
-
-STRICT_EXCEPTION = pattern("marker.strict_exception")
-"""What certainly leaves something out of a statement."""
-
-
-EXCEPTION = pattern("marker.strict_exception", "marker.exception")
-"""What may leave something out; wide, because it is asked whether an exception was kept."""
-
-
-ONLY = re.compile(
-    r"\b(?:only|solely|exclusively|nur|ausschließlich|lediglich)\b"
-    r"(?! (?:\d|an?\b|few|some|one|two|three|wenige|ein\w*|zwei|drei))"
-)
-"""What leaves everything else out; before a number it says only that it is small."""
-
-RESTRICTS = pattern("marker.restricts")
-"""What may say that something holds in one case alone."""
-
-
-SUPPOSES = pattern("marker.supposes")
-"""What says how something would be."""
-
-
 STRICT_CONDITION = pattern("marker.strict_condition")
-
-
-OBLIGATION = re.compile(rf"\b(?:{alternatives('marker.obligation')})\b")
-"""What a source may say where a text says what is to be done, or is expected."""
