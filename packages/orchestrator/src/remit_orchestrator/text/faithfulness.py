@@ -57,7 +57,7 @@ class _Reading(NamedTuple):
         return self.figures | self.labels
 
 
-def _read(text: str) -> _Reading:
+def _read_sentence(text: str) -> _Reading:
     in_text = [each for each in figures(text) if each.end > each.start]
     tokens = tokens_of(text, in_text)
     numbers = iter(in_text)
@@ -107,7 +107,7 @@ def _key(figure: Figure) -> str:
 
 
 def _clauses(sentence: str) -> Iterator[_Reading]:
-    readings = (_read(part) for each in _CLAUSE.split(sentence) if (part := each.strip(" .!")))
+    readings = (_read_sentence(part) for each in _CLAUSE.split(sentence) if (part := each.strip(" .!")))
     return (each for each in readings if each.words)
 
 
@@ -133,7 +133,7 @@ def _passages(components: Sequence[Component]) -> list[_Passage]:
     for source, component in enumerate(components):
         for text, parts in _texts(component.result, (), 0):
             clauses = tuple(each for part in parts for each in _clauses(part))
-            passages.append(_Passage(source, text, _read("; ".join(parts)), clauses))
+            passages.append(_Passage(source, text, _read_sentence("; ".join(parts)), clauses))
             if len(passages) == _MOST:
                 return passages
     return passages
@@ -209,8 +209,8 @@ def check(
     passages = _passages(sources)
     kept: list[tuple[int, int]] = []
     objections: list[Objection] = []
-    told: set[int] = set()
-    told_things: set[str] = set()
+    covered: set[int] = set()
+    covered_things: set[str] = set()
     last: set[int] = set()
     dropped = hanging = False
     for start, end in sentence_spans(text):
@@ -228,14 +228,14 @@ def check(
         hanging = hanging or (hangs and dropped)
         dropped = False
         last = carried or last
-        told |= carried
-        told_things |= _read(sentence).things
+        covered |= carried
+        covered_things |= _read_sentence(sentence).things
         kept.append((start, end))
     missing = tuple(
         (each.source, each.text)
         for place, each in enumerate(passages)
         if complete
-        and not (place in told and each.whole.things <= told_things)
+        and not (place in covered and each.whole.things <= covered_things)
         and sources[each.source].name not in excused
         and not is_question(each.text)
     )
@@ -254,7 +254,7 @@ def _carrying(sentence: str, passages: Sequence[_Passage]) -> set[int] | None:
         return set()
     if len(sentence) > _LONGEST:
         return None
-    whole = _read(sentence)
+    whole = _read_sentence(sentence)
     carried = {place for place, each in enumerate(passages) if each.carries(whole, begun=False)}
     if carried:
         return carried
@@ -272,13 +272,13 @@ def _quoted(sentence: str, quotes: Sequence[str], passages: Sequence[_Passage]) 
     places = {place for place, each in enumerate(passages) if any(_overlap(each.text, quote) for quote in quotes)}
     if not places:
         return "words"
-    whole, read = _read(sentence), [_read(each) for each in quotes]
+    whole, read = _read_sentence(sentence), [_read_sentence(each) for each in quotes]
     for clause in _clauses(sentence):
         things = clause.figures | clause.labels
         near = [passages[place] for place in places if things <= passages[place].whole.things]
         if not near:
             return "figure"
-        if not any(_is_said_of_same(clause, each) for each in near):
+        if not any(_stand_together(clause, each) for each in near):
             return "name"
     statuses = {side for each in read for side in each.statuses}
     turned = {(axis, -sign) for axis, sign in whole.statuses - statuses} & statuses
@@ -295,7 +295,7 @@ def _limits_otherwise(marks: Collection[str], quoted: Collection[str]) -> bool:
     return any(added & pair and lost & pair for pair in ({"over", "under"}, {"all", "part"}))
 
 
-def _is_said_of_same(clause: _Reading, passage: _Passage) -> bool:
+def _stand_together(clause: _Reading, passage: _Passage) -> bool:
     """Say whether the names and figures of a clause stand together, and in their order, in a passage."""
     there = passage.whole
     for things in (clause.figures, clause.labels, clause.names | there.names):

@@ -60,7 +60,7 @@ _HEADING = re.compile(r"\s{0,3}(?:#{1,6}\s|\*\*[^*]{1,80}\*\*:?\s{0,3}\Z)|[^.!?]
 _LONGEST = 400
 
 
-class Frame(NamedTuple):
+class SentenceFrame(NamedTuple):
     """All that a sentence says beside the value that is compared."""
 
     words: frozenset[str]
@@ -73,7 +73,7 @@ class Frame(NamedTuple):
 class Assertion(NamedTuple):
     """One value of a sentence in its frame."""
 
-    frame: Frame
+    frame: SentenceFrame
     about: tuple[str, ...]
     """The words of the frame as written, in order."""
     text: str
@@ -161,19 +161,19 @@ def _values(sentence: str, heading: frozenset[object]) -> Iterator[Assertion]:
     others = heading | {each.quantity for each, _ in stated}
     if statuses:
         [(axis, sign)] = statuses
-        yield Assertion(Frame(everything, axis, others), known, sentence, (sign > 0) is not denied)
+        yield Assertion(SentenceFrame(everything, axis, others), known, sentence, (sign > 0) is not denied)
         everything |= {f"{axis} {sign}"}
     else:
-        yield Assertion(Frame(everything, "denied", others), known, sentence, not denied)
+        yield Assertion(SentenceFrame(everything, "denied", others), known, sentence, not denied)
     if none and denied and not stated:
-        yield Assertion(Frame(everything, others=heading), known, sentence, _NOTHING)
+        yield Assertion(SentenceFrame(everything, others=heading), known, sentence, _NOTHING)
     if denied:
         return
     for figure, relation in stated:
         if isinstance(figure.quantity, Amount | TimeOfDay) or not _EVENTS.isdisjoint(everything):
             apart = heading | {each.quantity for each, _ in stated if each is not figure}
             apart |= {relation} if relation else frozenset()
-            yield Assertion(Frame(everything, others=apart), known, sentence[figure.start : figure.end], figure)
+            yield Assertion(SentenceFrame(everything, others=apart), known, sentence[figure.start : figure.end], figure)
 
 
 _NOTHING = Figure(Amount("number", 0.0, 0.0), 0, 0)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from remit.protocol.envelope import Json
 from remit.words.components import Component, Conflict, Findings, ReportedValue, Severity, in_words, short_value
-from remit_orchestrator.text.conflicts.assertions import Assertion, Frame, assertions
+from remit_orchestrator.text.conflicts.assertions import Assertion, SentenceFrame, assertions
 from remit_orchestrator.text.conflicts.fields import (
     Meaning,
     PlacedValue,
@@ -243,7 +243,7 @@ def _compare_same_fields(search: Search, components: Sequence[Component]) -> Non
 
 def _compare_sentences(search: Search, places: Places) -> None:
     """Compare sentences with each other and with fields of the same words."""
-    framed: dict[Frame, dict[tuple[str, str], tuple[Assertion, int]]] = defaultdict(dict)
+    framed: dict[SentenceFrame, dict[tuple[str, str], tuple[Assertion, int]]] = defaultdict(dict)
     count: dict[int, int] = defaultdict(int)
     fields: list[tuple[PlacedValue, bool]] = []
     for values in places.values():
@@ -292,7 +292,9 @@ def _field_assertion(held: PlacedValue, *, alone: bool) -> Assertion | None:
     if meant is None or len(meant.figures) != 1 or not about:
         return None
     source = "field" if alone else "shared field"
-    return Assertion(Frame(frozenset(map(stem, about))), about, short_value(held.value) or "", meant.figures[0], source)
+    return Assertion(
+        SentenceFrame(frozenset(map(stem, about))), about, short_value(held.value) or "", meant.figures[0], source
+    )
 
 
 def _meaning_of(value: Figure | bool) -> Meaning:
