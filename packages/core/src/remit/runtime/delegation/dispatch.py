@@ -168,9 +168,8 @@ def draft(
     tokens = granted(parent, call, card, path, limits, is_remote=is_remote, least=least)
     slots = limits.max_fan_out - parent.in_flight()
     time_ms = grant_time_ms(_time_wanted(call, card, limits), left_ms)
-    depth_below = parent.card.max_sub_agent_depth
     max_depth = call.max_depth
-    if depth_below is not None:
+    if (depth_below := parent.card.max_sub_agent_depth) is not None:
         max_depth = min(asking.remit.depth + depth_below, asking.remit.max_depth if max_depth is None else max_depth)
     tools, targets = call.tools, call.targets
     if card is not None and authority_of(card, limits) == "caller":
@@ -206,9 +205,8 @@ def draft(
         created_ms=created_ms,
     )
     # More than fifteen keywords in one call cost Python four times as much, so rare fields are set afterwards.
-    if call.context or call.hints or call.reason or call.refined_by or call.retry_of or call.files:
-        return _with_rare_fields(request, call)
-    return request
+    is_rare = call.context or call.hints or call.reason or call.refined_by or call.retry_of or call.files
+    return _with_rare_fields(request, call) if is_rare else request
 
 
 def is_like(last: PassedCall, call: Call, card: AgentCard | None, caller: AgentCard, limits: Limits) -> bool:
