@@ -77,18 +77,16 @@ def within_budget(world: SimulatedWorld, order: ClientOrder, entries: list[Entry
 
 def asked_once(world: SimulatedWorld, order: ClientOrder, entries: list[Entry]) -> Iterator[str]:
     """A person is asked once about each request, and nobody else declines it."""
-    questions: dict[tuple[str, str], set[str]] = {}
+    questions: dict[str, set[str]] = {}
     declined = {entry.node for entry in entries if entry.what == "decides" and not entry.detail}
     for entry in entries:
         if entry.what == "asked":
-            of, id = entry.detail
-            questions.setdefault((entry.node, of), set()).add(id)
+            questions.setdefault(entry.node, set()).add(entry.detail)
         fault = entry.detail.fault if isinstance(entry.detail, Response) else None
         if fault is not None and fault.code is Code.APPROVAL_DECLINED and entry.node not in declined:
             yield f"{entry.node} was declined, and not by the person: {fault.message}"
-    cancelled = any("cancel" in entry.what for entry in entries)  # then a request that had not begun is not kept
-    for (node, _), ids in questions.items():
-        if len(ids) > 1 and not cancelled:
+    for node, ids in questions.items():
+        if len(ids) > 1:
             yield f"the person was asked {len(ids)} times about {node}: {', '.join(sorted(ids))}"
 
 

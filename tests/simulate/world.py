@@ -20,7 +20,7 @@ from remit.agents.token_count import token_counter
 from remit.hub.hub import Hub
 from remit.ports import AcceptedRequest, Decision, Store, StoreError, TakenRequest
 from remit.ports.brief import Brief
-from remit.protocol.envelope import USER, Call, Response
+from remit.protocol.envelope import Call, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record
@@ -427,11 +427,7 @@ class SimulatedWorld:
                     node = self.nodes[question.request.objective]
                     if question.id not in seen:
                         seen.add(question.id)
-                        about = question.request
-                        # A callee that is moved to another hub with its caller has a run of its own there.
-                        of = about.run if about.parent is not None else about.correlation
-                        of = USER if about.origin.startswith(USER) else of
-                        self.note("person", "asked", node.id, (of, question.id))
+                        self.note("person", "asked", node.id, question.id)
                         continue
                     decision = Decision(agreed=node.agrees, by="person")
                     if await answer(store, question, decision):
