@@ -13,7 +13,7 @@ from contextlib import ExitStack, asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import mean
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -26,6 +26,7 @@ from judgement_models import SCRIPTS, scripted_model
 from judgement_play import Outcome, PlayedTeam, Shown, TruthfulPerson, agree_to_all, open_team
 from judgement_replies import Replied, replied
 from judgement_sets import Call, LabelledTeam, content_words, lists, overlap, replies, teams
+from remit_orchestrator.adding import ReaderName
 
 LANGUAGES = {"en": "English", "de": "German", "es": "Spanish"}
 ALL = at_least(1)
@@ -77,7 +78,7 @@ async def opened(team: LabelledTeam, reader: str) -> AsyncGenerator[PlayedTeam]:
     """Open a team with a reader, and its scripted model if it is one."""
     with ExitStack() as stack:
         address = stack.enter_context(scripted_model(team, SCRIPTS[reader])) if reader in SCRIPTS else None
-        async with open_team(team, "model" if address else reader, address) as played:
+        async with open_team(team, "model" if address else cast("ReaderName", reader), address) as played:
             yield played
 
 

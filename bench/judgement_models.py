@@ -69,9 +69,6 @@ class ScriptedModel:
     def answer(self, request: Request) -> Answer:
         """Return the reply to a request, in the form that its schema asks for."""
         content = str(request.messages[-1]["content"])
-        if _PIECES not in content:
-            known = [text for text in self._labels if text in _plain(content)]
-            return say(json.dumps(self._classification(self._calls(max(known, key=len, default="")))))
         pieces = _PIECE.findall(content.rpartition(_PIECES)[2].lstrip("\n"))
         return say(json.dumps({"commands": [each for piece in pieces for each in self._commands(*piece)]}))
 
@@ -112,10 +109,6 @@ class ScriptedModel:
             return code
         others = [each for each in self._codes if each != code]
         return others[int(_share(text) * len(others))]
-
-    def _classification(self, calls: list[Call]) -> dict[str, Any]:
-        guesses = [{"code": code, "confidence": SURE} for code in dict.fromkeys(each.code for each in calls)]
-        return {"primary": guesses[0] if guesses else None, "secondary": guesses[1:], "alternatives": []}
 
 
 def _plain(text: str) -> str:

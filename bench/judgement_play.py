@@ -4,9 +4,8 @@ What was executed is read from the ledger; of what an answer says about itself o
 shows and the parts that it names are used, and by the person, as a person reads them.
 """
 
-import inspect
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Literal, NamedTuple, cast
 
@@ -18,6 +17,7 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json
 from remit_models.model import ModelAgent
 from remit_orchestrator import add_orchestrator
+from remit_orchestrator.adding import ReaderName
 
 Decision = Literal["did", "said_back", "offered", "asked", "greeted", "noted", "cannot"]
 # So many replies to one request; nobody answers more.
@@ -96,19 +96,13 @@ class PlayedTeam:
     def shown(self, response: Response, executed: list[Executed]) -> Shown:
         text = text_of(response.result) if response.fault is None else response.fault.message
         known = response.metadata
-        # An answer that does not say what it is: as much as can be seen from outside.
-        seen = "did" if executed else "offered" if response.requires_followup else "cannot"
         return Shown(
             text=text,
-            decision=known.get("decision", seen),
-            options=known["options"] if "options" in known else self._read_options(text),
+            decision=known["decision"],
+            options=known.get("options", []),
             parts=known.get("parts", []),
             executed=executed,
         )
-
-    def _read_options(self, text: str) -> list[str]:
-        places = {code: text.find(each.description) for code, each in self.team.capabilities.items()}
-        return sorted((code for code, at in places.items() if at >= 0), key=lambda code: places[code])
 
     def changes(self, executed: Sequence[Executed]) -> list[str]:
         """Return the capabilities among these that change something."""
@@ -116,24 +110,16 @@ class PlayedTeam:
 
 
 @asynccontextmanager
-async def open_team(team: LabelledTeam, reader: str, model: str | None = None) -> AsyncGenerator[PlayedTeam]:
+async def open_team(team: LabelledTeam, reader: ReaderName, model: str | None = None) -> AsyncGenerator[PlayedTeam]:
     """Open a hub with a labelled team; *model* is the address of one for the reader `model`."""
     hub = Hub(durability="process")
     played = PlayedTeam(team, hub)
     hub.add("desk", played.work, capabilities=[each.declared(code) for code, each in team.capabilities.items()])
     agent = None if model is None else ModelAgent("scripted", base_url=model, api_key="none")
-    _add_orchestrator(hub, reader, agent, team.language)
+    # There are no phrases in Spanish: its users read the English ones.
+    add_orchestrator(hub, reader=reader, model=agent, language=team.language if replies(team.language) else "en")
     async with hub:
         yield played
-
-
-def _add_orchestrator(hub: Hub, reader: str, model: ModelAgent | None, language: str) -> None:
-    add: Callable[..., None] = add_orchestrator
-    if "reader" in inspect.signature(add_orchestrator).parameters:
-        # There are no phrases in Spanish: its users read the English ones.
-        add(hub, reader=reader, model=model, **({"language": language} if replies(language) else {}))
-    else:
-        add(hub, classifier={"ngrams": "words"}.get(reader, reader), model=model)
 
 
 # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -14,7 +14,7 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
 # Those that train, or take half an hour, are run by themselves; `judgement` has the figures of its parts.
 NOT_BENCHMARKS = {
-    *("conversations", "harness", "run", "team", "train_clarity", "years"),
+    *("conversations", "harness", "run", "team", "fit_readers", "years"),
     *("judgement_conflicts", "judgement_constraints", "judgement_fields", "judgement_rewrites"),
     *("judgement_models", "judgement_play", "judgement_replies", "judgement_sets"),
 }

@@ -111,7 +111,7 @@ async def a_chain(talk: Talk) -> list[Run]:
 async def a_conflict(talk: Talk) -> list[Run]:
     heading("2. An unclear wish, three agents at once, and what they disagree on")
     unclear = await talk.say("Something is wrong with my receipts.")
-    chosen = await talk.say("The second one.")
+    chosen = await talk.say("Compare what the receipts, the bank and your diary say about the trip.")
     behind(f"all at once, and one answer from what they say: {callees(chosen)}")
     decided = await talk.say("The bank is right.")
     behind("whoever is asked later in this conversation knows it, and counts 45.00 EUR")
@@ -123,8 +123,14 @@ def a_kill(session: str) -> str:
     heading("3. A process is killed, and another goes on; personal data")
     DONE.unlink(missing_ok=True)
     CLOSED.touch()
+    where = ("--user", "ada", "--session", session, "--set", f"store.path={STORE.absolute()}")
     field("Ada", CLAIM, BOLD)
-    asking = remit("ask", CLAIM, "--user", "ada", "--session", session, "--set", f"store.path={STORE.absolute()}")
+    asked = subprocess.run(
+        remit("ask", CLAIM, *where), capture_output=True, check=True, timeout=LIMIT_S, encoding="utf-8"
+    )
+    read("", asked.stdout)
+    field("Ada", "Yes.", BOLD)
+    asking = remit("ask", "Yes.", *where)
     with subprocess.Popen(asking, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8") as doomed:
         give_up = time.monotonic() + LIMIT_S
         while "asked the tax office" not in (DONE.read_text(encoding="utf-8") if DONE.exists() else ""):
@@ -164,8 +170,9 @@ async def a_payment(talk: Talk) -> list[Run]:
     """Let a tool pay three bills: one below the limit of the team's rule, and two that Ada judges as they wait."""
     heading("4. A tool wants to pay, and a person judges it")
     before = DONE.read_text(encoding="utf-8")
-    field("Ada", "Pay my bills.", BOLD)
-    paying = asyncio.create_task(talk.hub.ask("orchestrator", "Pay my bills.", user="ada", session=talk.session))
+    asked = await talk.say("Pay my bills.")
+    field("Ada", "Yes.", BOLD)
+    paying = asyncio.create_task(talk.hub.ask("orchestrator", "Yes.", user="ada", session=talk.session))
     for agreed, reason in ((True, "we ordered it"), (False, "the same again, to another account")):
         async with asyncio.timeout(LIMIT_S):
             while not (waiting := await talk.hub.pending()):
@@ -180,7 +187,7 @@ async def a_payment(talk: Talk) -> list[Run]:
     read(" ".join(doing(run.records, talk.speakers)), str(run.response.result))
     done = DONE.read_text(encoding="utf-8").removeprefix(before).splitlines()
     behind(f"noted by the tool that pays: {'; '.join(done)}")
-    return [run]
+    return [asked, run]
 
 
 async def trouble(talk: Talk) -> list[Run]:

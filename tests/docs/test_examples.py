@@ -136,7 +136,7 @@ def test_each_turn_of_the_dialogue_is_answered_as_its_page_shows(tmp_path: Path)
                 turns += command[1] == "ask"
             else:
                 assert line in printed
-    assert turns == 7
+    assert turns == 10
 
 
 def test_an_example_that_is_not_run_could_be_pasted_into_a_file_as_well() -> None:

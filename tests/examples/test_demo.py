@@ -48,7 +48,7 @@ def test_the_demo_tells_its_story_then_the_tree_the_totals_and_the_verdict(shown
         r"Reading the receipts… Sorting them by category… Adding them up… Travel: 272\.20 EUR; Meals: 65\.90 EUR",
         r"each given the result before: document-reader, categoriser, analyst\]",
         # a clarification
-        r"Which of these do you want\? 1\. Add up a month.s receipts by category 2\. Compare what the receipts",
+        r"Which of these do you want\? Please say the number\. 1\. Compare what the receipts, the bank and your",
         # a fan-out, a conflict in which one source is preferred, and a tie
         r"one answer from what they say: document-reader, bank-desk, diary-reader\]",
         r"or 130\.00 EUR \(Your diary, confidence low\)\. 119\.00 EUR is preferred, because that source is the more",

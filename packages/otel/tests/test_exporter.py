@@ -164,7 +164,9 @@ async def test_a_hub_can_be_opened_again(hub: Hub) -> None:
 async def test_workflows_and_orchestrators_have_spans_of_their_own_kind(make_hub: Callable[..., Hub]) -> None:
     hub, kept = make_hub(), InMemorySpanExporter()
 
-    @hub.agent("tax", capabilities=[Capability(code="TAX", examples=("work out my taxes", "how much tax do I owe"))])
+    examples = ("work out my taxes", "how much tax do I owe")
+
+    @hub.agent("tax", capabilities=[Capability(code="TAX", examples=examples, read_only=True)])
     async def tax(brief: Brief) -> str:
         return "40"
 

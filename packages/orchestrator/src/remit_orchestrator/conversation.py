@@ -4,7 +4,6 @@ It is kept in the session's state: over restarts, redacted, for one user and one
 """
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, cast
@@ -19,7 +18,8 @@ from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.schemas import misfits
-from remit.words.components import cut, in_words, short_value, squeezed
+from remit.words.components import cut, squeezed
+from remit_orchestrator.decision_cache import folded
 from remit_orchestrator.text.field_values import find_values
 from remit_orchestrator.text.fields import EarlierValues, GivenValue, as_before, earlier_values, given_values, newest
 from remit_orchestrator.text.replies import inputs, wanted
@@ -28,11 +28,6 @@ from remit_orchestrator.text.replies import inputs, wanted
 _ASKED = "asked"
 # The key for the run that took the reply.
 _TAKEN = "heard"
-
-
-def without_options(text: str, given: Json, *, refused: bool = False) -> dict[str, Json]:
-    """Return an open question without options: the reply to it is read together with the *text* that led to it."""
-    return {"options": [], "words": [], "text": text, "input": given, "refused": refused}
 
 
 async def keep_question(brief: Brief, pending: dict[str, Json]) -> None:
@@ -85,8 +80,6 @@ _LONGEST_REQUEST = 160
 # Answers to questions that may be asked again: a page each.
 _MOST_ANSWERS = 4
 _LONGEST_ANSWER = 6_000
-# "But" before a value would exclude it; after a yes it introduces another one.
-_YES_BUT = re.compile(r"\W*(?:yes|yeah|yep|yup|ja|oui|sí)\b\W*(?:(?:but|aber|only|nur)\b\W*)?", re.IGNORECASE)
 
 
 class DoneWork(Struct, frozen=True, omit_defaults=True):
@@ -96,6 +89,7 @@ class DoneWork(Struct, frozen=True, omit_defaults=True):
     agent: str
     request: str
     output: Json = None
+    input: Json = None
 
 
 class KnownAnswer(Struct, frozen=True):
@@ -158,16 +152,19 @@ class Conversation:
         changes = not capability.read_only
         known = (*self._memory.given, *self._fresh.given)
         earlier = earlier_values(known, capability.code, left, text, fits, changes=changes) if left else _NOTHING
-        self._learn(given=given_values(capability.code, schema, {**here, **stated}))
         return FieldSources(stated, earlier)
 
-    def corrected(self, capabilities: Sequence[Capability], reply: str, given: Json) -> Json:
-        """Return the input of a request with the values that a reply changes: "yes, but on Tuesday"."""
-        edits: dict[str, Json] = {}
-        correction = _YES_BUT.sub("", reply, count=1)
-        for capability in capabilities:
-            edits |= self.sources(capability, correction, None).stated
-        return {**cast("dict[str, Json]", given or {}), **edits} if edits and isinstance(given, dict | None) else given
+    def corrected(self, capability: Capability, text: str, given: Json) -> dict[str, Json] | None:
+        """Return the input of a capability with the values that a text changes; None if it gives none."""
+        edits = self.sources(capability, text, None).stated
+        before = cast("dict[str, Json]", given) if isinstance(given, dict) else {}
+        return {**before, **edits} if edits and any(before.get(name) != each for name, each in edits.items()) else None
+
+    def learn_given(self, capability: Capability, values: Json) -> None:
+        """Remember the values that the user gave for a capability."""
+        if isinstance(values, dict):
+            named = cast("dict[str, Json]", values)
+            self._learn(given=given_values(capability.code, capability.input_schema or {}, named))
 
     def handoff(self) -> Handoff:
         """Return what was done before in this conversation, for those who are asked now."""
@@ -177,11 +174,13 @@ class Conversation:
             prior_outputs={each.code: each.output for each in done},
         )
 
-    def learn_done(self, codes: Mapping[str, str], text: str, responses: Mapping[str, Response]) -> None:
+    def learn_done(
+        self, codes: Mapping[str, str], text: str, responses: Mapping[str, Response], inputs: Mapping[str, Json]
+    ) -> None:
         """Remember the results of the steps, each under the code of its capability; also a part that was finished."""
         request = cut(squeezed(text), _LONGEST_REQUEST)
         done = [
-            DoneWork(codes[step], response.target, request, _shortened(response.result))
+            DoneWork(codes[step], response.target, request, _shortened(response.result), _repeatable(inputs.get(step)))
             for step, response in responses.items()
             if step in codes and (response.ok or response.result is not None)
         ]
@@ -192,13 +191,10 @@ class Conversation:
         known = [each for each in self._memory.answers if each.key == key]
         return known[-1] if known and 0 <= self.now_ms - known[-1].at_ms < within_ms else None
 
-    def last_code(self) -> str:
-        """Return the capability that was used last; empty if none was."""
-        return self._memory.done[-1].code if self._memory.done else ""
-
-    def given_for(self, code: str) -> dict[str, Json]:
-        """Return the newest values that the user gave for a capability."""
-        return {each.name: each.value for each in self._memory.given if each.code == code}
+    @property
+    def done(self) -> tuple[DoneWork, ...]:
+        """What was done in the conversation, the newest at the end."""
+        return self._memory.done
 
     def last_answer(self) -> KnownAnswer | None:
         """Return the last answer that only read something, however old."""
@@ -261,15 +257,6 @@ class FilledInputs(Struct, frozen=True):
             known = {}
         return cls(tuple(made), missing, offered, known, earlier)
 
-    def confirmation(self, question: str) -> str:
-        """Return a question that confirms a request, with the values that it would be done with."""
-        known: dict[str, Json] = {}
-        for given in self.inputs:
-            known |= cast("dict[str, Json]", given) if isinstance(given, dict) else {}
-        values = [f"{in_words(name)}: {short}" for name, each in known.items() if (short := short_value(each))]
-        stem, mark, rest = question.partition("?")
-        return f"{stem} ({', '.join(values)}){mark}{rest}" if values and mark else question
-
     @property
     def lead(self) -> str:
         """The sentence that says which values were taken from before, and a space; empty without any."""
@@ -303,8 +290,9 @@ class RecalledConversations:
 
 def question_key(codes: Sequence[str], text: str, inputs: Sequence[Json], notes: Sequence[str]) -> str:
     """Return the key of a question: the same words with the same input, while the same was decided and demanded."""
-    folded = " ".join(text.casefold().split()).rstrip(" ?!.")
-    digest = hashlib.blake2b(encode((sorted(codes), folded, list(inputs), list(notes))), digest_size=16).hexdigest()
+    digest = hashlib.blake2b(
+        encode((sorted(codes), folded(text).rstrip(" ?!."), list(inputs), list(notes))), digest_size=16
+    ).hexdigest()
     # As short words: in one piece it would be taken for a secret, and redacted.
     letters = digest.translate(_LETTERS)
     return " ".join(letters[place : place + 4] for place in range(0, len(letters), 4))
@@ -332,6 +320,11 @@ def _added(memory: Memory, fresh: Memory) -> Memory:
         done=tuple(done.values())[-_MOST_DONE:],
         answers=tuple(answers.values())[-_MOST_ANSWERS:],
     )
+
+
+def _repeatable(values: Json) -> Json:
+    """Return an input as it is remembered; a long one is not repeated from memory."""
+    return values if len(encode(values)) <= _LONGEST_OUTPUT else None
 
 
 def _shortened(result: Json) -> Json:

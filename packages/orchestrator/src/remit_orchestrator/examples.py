@@ -17,11 +17,11 @@ ENOUGH_EXAMPLES = 3
 TOO_CLOSE = 2
 
 
-def rank(capabilities: Sequence[Capability], text: str) -> list[tuple[str, float]]:
+def rank(capabilities: Sequence[Capability], text: str) -> Sequence[tuple[str, float]]:
     """Return the capabilities that a text may ask for with their scores, best first."""
-    from remit_orchestrator.classifiers.words import WordClassifier
+    from remit_orchestrator.readers.ngrams import NgramScorer
 
-    return [(each.code, each.confidence) for each in WordClassifier(capabilities).scores(text)]
+    return NgramScorer(capabilities).score(text).ranked
 
 
 class Misreading(NamedTuple):

@@ -1,47 +1,21 @@
-"""Reads a text that asks for nothing new with the conversation: a follow-up, a constraint, a question asked before."""
+"""Reads a text with the conversation: a constraint that it states, a question that was asked before."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from remit.ports.brief import Brief
 from remit.protocol.card import Capability
 from remit.protocol.envelope import Answer, Json, Note
 from remit_orchestrator.conversation import Conversation, KnownAnswer, question_key
-from remit_orchestrator.text.classification import ClassifiedText
+from remit_orchestrator.dialogue.gate import DetectedIntent, Label
 from remit_orchestrator.text.constraints import changes_demand
-from remit_orchestrator.text.intent import DetectedIntent, Label, Unknown, decide
 from remit_orchestrator.text.lexicon import alternatives
 from remit_orchestrator.text.sentences import sentences
 from remit_orchestrator.text.summaries import notes_of, only_demands
 
-# "And a night lesson?", "what about Tuesday?": it names what is different from before, and has no verb of its own.
-_FOLLOW_UP = re.compile(
-    r"\W*(?:and|or|und|oder|(?:and |und )?(?:what about|how about|was ist mit|wie (?:ist|wäre|steht) es mit))\s+"
-    r"(?:(?:for|on|in|into|to|by|with|at|from|für|am|in|im|nach|mit|per|um|von)\s+)?(?P<what>[^?.!,;]{1,60})\?+\s*",
-    re.IGNORECASE,
-)
-_MOST_WORDS = 5
 # A longer text says more than its constraints.
 _LONGEST_TEXT = 400
-
-
-def followed_up(
-    text: str, talk: Conversation, offered: Mapping[str, tuple[Label, Capability]]
-) -> tuple[str, dict[str, Json]] | None:
-    """Return the capability that was used last, and its input with what a follow-up changes; None if it is none.
-
-    Only for what reads something, and only if the follow-up has a value for one of its fields.
-    """
-    match = _FOLLOW_UP.fullmatch(text)
-    code = talk.last_code()
-    if match is None or len(match["what"].split()) > _MOST_WORDS or code not in offered:
-        return None
-    label, capability = offered[code]
-    if not label.read_only:
-        return None
-    changed = talk.sources(capability, match["what"], None).stated
-    return (code, {**talk.given_for(code), **changed}) if changed else None
 
 
 def noted(text: str, known: Sequence[Note]) -> str:
@@ -61,31 +35,7 @@ def _is_constraint(sentence: str, standing: bool) -> bool:
     return standing if changes_demand(sentence) else only_demands(sentence)
 
 
-def as_input(given: Json, follow_up: dict[str, Json]) -> Json:
-    """Return the input of a follow-up with what came beside its words."""
-    return {**follow_up, **cast("dict[str, Json]", given)} if isinstance(given, dict) else follow_up
-
-
-def purpose(confirm: str) -> str:
-    """Return the first sentence of a question that confirms something, before another question about it."""
-    question, mark, _ = confirm.partition("?")
-    return f"{question}{mark} " if mark else ""
-
-
-def nothing_offered(offered: Mapping[str, tuple[Label, Capability]]) -> str:
-    """Return the answer for a capability that is no longer offered."""
-    decision = decide(ClassifiedText(()), {code: label for code, (label, _) in offered.items()})
-    assert isinstance(decision, Unknown)
-    return decision.reply
-
-
 _LOOK_AGAIN = re.compile(rf"\b(?:{alternatives('follow_up.look_again')})\b", re.IGNORECASE)
-_ONLY_LOOK_AGAIN = re.compile(
-    r"\W*(?:please |bitte )?(?:(?:look|check|try|ask|do|see|prüfe?|schau|sieh|frag) )?(?:it |that |this |es |das )?"
-    r"(?:nach )?(?:again|once more|anew|re-?check|refresh|update|nochmals?|noch ?mal|noch einmal|erneut)(?: nach)?"
-    r"(?:,? (?:please|bitte))?\W*",
-    re.IGNORECASE,
-)
 
 
 class RepeatableQuestion(NamedTuple):
@@ -145,11 +95,6 @@ def remember_answer(question: RepeatableQuestion | None, answer: Answer, talk: C
             question.key, answer.result, talk.now_ms, answer.confidence, question.codes, question.text, question.given
         )
     )
-
-
-def asked_to_look_again(text: str, talk: Conversation) -> KnownAnswer | None:
-    """Return the last question if the user wants nothing but a new look at it."""
-    return talk.last_answer() if len(text) < 100 and _ONLY_LOOK_AGAIN.fullmatch(text) else None
 
 
 def _ago(time_ms: int) -> str:

@@ -1,92 +1,83 @@
 """An agent that finds out what a user wants, delegates it, and gives one answer.
 
-A question to the user ends the run: the reply comes as the next request of the session, even days later.
+A reader proposes commands, a gate decides what is done about them. A question to the user ends the run: the reply comes
+as the next request of the session, even days later.
 """
 
-import asyncio
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.ports.brief import Brief
 from remit.protocol.card import Capability, Schema
 from remit.protocol.envelope import Answer, Json
-from remit.protocol.orchestration import Thresholds, Workflow
+from remit.protocol.orchestration import Workflow
 from remit.runtime.aside import aside
 from remit_orchestrator.conversation import (
     Conversation,
+    DoneWork,
     FilledInputs,
     RecalledConversations,
     fits,
     keep_question,
     merged_input,
     take_question,
-    without_options,
 )
-from remit_orchestrator.follow_ups import (
-    as_input,
-    asked_to_look_again,
-    followed_up,
-    known_answer,
-    noted,
-    nothing_offered,
-    purpose,
-    remember_answer,
-    repeatable,
+from remit_orchestrator.dialogue.commands import (
+    Agree,
+    AskAbout,
+    Choose,
+    Command,
+    Correct,
+    Deny,
+    Repeat,
+    SetField,
+    SmallTalk,
+    TakeBack,
+    TextSpan,
 )
-from remit_orchestrator.intent_classifier import (
-    Classifier,
-    DecisionCache,
-    PlanProposer,
-    allowed_capabilities,
-    without_model,
+from remit_orchestrator.dialogue.gate import OPTIONS, DetectedIntent, GateDecision, Label, decide, words_for
+from remit_orchestrator.dialogue.phrases import Phrases, consists_of, phrase_set, tokens
+from remit_orchestrator.dialogue.questions import OpenQuestion, Option
+from remit_orchestrator.dialogue.replies import (
+    LONGEST_REPLY,
+    Agreed,
+    ChosenOption,
+    Declined,
+    NamedInPart,
+    NoneOfThese,
+    Other,
+    after_words,
+    read_reply,
 )
-from remit_orchestrator.plan_state import PlanState, given_up, kept, read_state, request_steps, user_text, with_intent
-from remit_orchestrator.planned_request import advance, is_option, with_reply, with_words
+from remit_orchestrator.dialogue.spans import TextPiece
+from remit_orchestrator.follow_ups import known_answer, noted, remember_answer, repeatable
+from remit_orchestrator.plan_state import (
+    MAY_BE_REQUEST,
+    PlannedPart,
+    PlanState,
+    given_up,
+    read_state,
+    request_steps,
+    shown,
+    user_text,
+)
+from remit_orchestrator.planned_request import advance, with_reply
+from remit_orchestrator.request_reading import RequestReading
 from remit_orchestrator.text.conflicts.decided import disputes_of, settled_disputes
 from remit_orchestrator.text.constraints import with_breaches
 from remit_orchestrator.text.fields import question_for
-from remit_orchestrator.text.intent import (
-    PHRASES,
-    Choose,
-    Confirm,
-    Decision,
-    DetectedIntent,
-    Label,
-    Planned,
-    Routed,
-    Unclear,
-    Unknown,
-    Vague,
-    continued,
-    decide,
-    offer,
-    plan,
-)
-from remit_orchestrator.text.lexicon import alternatives
-from remit_orchestrator.text.replies import agrees, asks_for_something, chosen, fields, wanted
+from remit_orchestrator.text.replies import asks_for_something, fields, wanted
 from remit_orchestrator.workflow import ExecutionSettings, WorkflowExecution
 
-_NO = re.compile(rf"\W*(?:{alternatives('orchestrator.no')})(?:,? (?:thanks|thank you|danke))?\W*", re.IGNORECASE)
-_HELP = re.compile(rf"\W*(?:{alternatives('orchestrator.help')})\W*", re.IGNORECASE)
-# No reply to a question is longer, and searching a megabyte would block the event loop.
-_LONGEST_REPLY = 2_000
-# The warning to users whose request the fallback classified, because the model could not.
-_FALLBACK_WARNING = "Your request was classified without the model, and may have been misunderstood."
+# The warning to users whose request another reader read, because the model could not.
+_FALLBACK_WARNING = "Your request was read without the model, and may have been misunderstood."
+# A follow-up names what is different: "and the day after tomorrow in Rome?".
+_MOST_FOLLOWING = 8
 
-
-class OrchestratorDecision(Struct, frozen=True):
-    """The decision about a user's request, and how it was made."""
-
-    decision: Decision
-    cache_status: Literal["hit", "miss", "bypass"]
-    notice: str = ""
-    plan_notice: str = ""
-    """Why the plan that a model proposed was not taken."""
+_Known = Mapping[str, tuple[Label, Capability]]
 
 
 class Orchestrator:
@@ -97,28 +88,24 @@ class Orchestrator:
 
     def __init__(
         self,
-        offered: Callable[[], Mapping[str, tuple[Label, Capability]]],
-        train: Callable[[Sequence[Capability]], Classifier],
+        offered: Callable[[], _Known],
+        reading: RequestReading,
         settings: ExecutionSettings,
         *,
-        thresholds: Thresholds,
-        proposer: PlanProposer | None,
-        decisions: DecisionCache,
+        phrases: Phrases,
         wall_ms: Callable[[], int],
         cache_ms: int,
         aclose: Callable[[], Awaitable[None]] | None,
     ) -> None:
         self._offered = offered
-        self._train = train
-        self._thresholds = thresholds
+        self._reading = reading
+        self._phrases = phrases
+        self._texts = phrases.texts
         self._settings = settings
         self._words = settings.words
-        self._proposer = proposer
-        self._decisions = decisions
         self._conversations = RecalledConversations(wall_ms)
         self._cache_ms = cache_ms
         self.aclose = aclose
-        self._trained: tuple[tuple[Capability, ...], Classifier] | None = None
 
     async def __call__(self, brief: Brief) -> Answer:
         try:
@@ -127,235 +114,408 @@ class Orchestrator:
             self._conversations.close(brief)
 
     async def _answered(self, brief: Brief) -> Answer:
-        message = user_text(brief)
+        text = user_text(brief)
         pending = await take_question(brief)
-        if pending is not None and (answer := await self._replied(brief, pending)) is not None:
-            return replace(answer, metadata=answer.metadata | {"cache_status": "bypass"})
-        if len(message) <= _LONGEST_REPLY and _HELP.fullmatch(message):
-            return Answer(self._words().clean_question(offer(self._labels(brief))), metadata={"cache_status": "bypass"})
+        if pending is not None and "disputes" in pending:
+            answer = await self._settle(brief, text[:LONGEST_REPLY], pending["disputes"])
+            if answer is not None:
+                return _uncached(answer)
+            pending = None
+        if pending is not None and (answer := await self._replied(brief, pending, text)) is not None:
+            return _uncached(answer)
+        return await self._new(brief, text, pending)
+
+    # ── replies ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _replied(self, brief: Brief, pending: dict[str, Any], text: str) -> Answer | None:
+        """Continue with the open question if this is the reply to it; None if it is a new text."""
+        if "plan" in pending:
+            return await self._plan_replied(brief, pending, text)
+        asked = msgspec.convert(pending, OpenQuestion)
+        if any(each.code not in self._reading.labels(brief) for each in asked.options):
+            return self._menu(brief, self._texts.cannot, "cannot")  # days later it may no longer be offered
+        names = [each.words for each in asked.options]
+        meant = read_reply(text, [] if asked.kind == "fields" else names, self._phrases)
+        if asked.kind == "fields":
+            return await self._fields_replied(brief, asked, text, refused=meant == Declined())
+        match meant:
+            case Agreed(rest=""):
+                if asked.preferred or len(asked.options) == 1:
+                    return await self._agreed(brief, asked.options[0])
+                return await self._again(brief, pending, asked.question)
+            case ChosenOption(place=place):
+                return await self._agreed(brief, asked.options[place])
+            case NamedInPart(place=place):
+                return await self._say_back(brief, (asked.options[place],), asked.text)
+            case NoneOfThese():
+                if asked.more:
+                    return await self._offer(brief, asked.more, asked.text, given=brief.request.input)
+                return self._plain(self._texts.again, "noted")
+            case Declined(rest=""):
+                return self._plain(self._texts.dropped, "noted")
+            case Agreed(rest=rest) | Declined(rest=rest):
+                return await self._corrected_option(brief, asked.options[0], rest)
+            case Other():
+                # "To the station": a value that the best guess lacks.
+                lacks = asked.preferred and asked.options[0].missing
+                return await self._corrected_option(brief, asked.options[0], text) if lacks else None
+
+    async def _agreed(self, brief: Brief, option: Option) -> Answer:
+        """Do what the user agreed to with exactly what was shown; ask for what is missing."""
+        if option.missing:
+            return await self._ask_fields(brief, option, purpose="")
+        return await self._perform(brief, option)
+
+    async def _corrected_option(self, brief: Brief, option: Option, rest: str) -> Answer | None:
+        """Say an option back with other values; None if the words give none."""
+        _, capability = self._offered()[option.code]
         talk = await self._conversations.of(brief)
-        if (last := asked_to_look_again(message, talk)) is not None:
-            talk.anew = True
-            return await self._carry_out(brief, [self._intent(code) for code in last.codes], last.request, last.given)
-        decided = await self._decided(brief, message)
-        answer = await self._in_context(brief, decided.decision, message) or await self._follow(
-            brief, decided.decision, message
+        rest = after_words(rest, phrase_set(self._phrases, "correct").prefix(tokens(rest))) or rest
+        given = talk.corrected(capability, rest, option.input)
+        if given is None:
+            return None
+        return await self._say_back(brief, (await self._option(brief, option.code, option.text, given),), option.text)
+
+    async def _fields_replied(self, brief: Brief, asked: OpenQuestion, text: str, *, refused: bool) -> Answer | None:
+        """Take the fields that a reply gives; what changes something is said back with them."""
+        [option] = asked.options
+        label, capability = self._offered()[option.code]
+        if refused:
+            return self._plain(self._texts.dropped, "noted")
+        no_values = phrase_set(self._phrases, "undo", "again", "greet", "help")
+        if consists_of(tokens(text[:LONGEST_REPLY]), no_values, phrase_set(self._phrases, "fillers")):
+            return await self._again(brief, msgspec.to_builtins(asked), asked.question)
+        if asks_for_something(text[:LONGEST_REPLY]) and await self._asks_for_another(brief, text, asked):
+            return None
+        expected = wanted(capability.input_schema, option.missing)
+        today = (await self._conversations.of(brief)).today
+        values = await self._given_fields(text, expected, today)
+        if asked.offered and isinstance(read_reply(text, [], self._phrases), Agreed):
+            values = {**asked.offered, **(values or {})}
+        given = merged_input(option.stated, brief.request.input)
+        if values is None and given == option.stated:
+            return None
+        given = merged_input(given, values or {})
+        filled = await self._option(brief, option.code, option.text, given)
+        if filled.missing:
+            return await self._ask_fields(brief, filled, purpose="")
+        free = any(isinstance(each, str) and len(each.split()) > 2 for each in (values or {}).values())
+        if label.read_only and not label.confirm and not free:
+            return await self._perform(brief, filled)
+        return await self._say_back(brief, (filled,), option.text)
+
+    async def _asks_for_another(self, brief: Brief, text: str, asked: OpenQuestion) -> bool:
+        """Return whether a text surely asks for another capability than the one whose fields are asked for."""
+        pieces = await self._reading.pieces(brief, text)
+        talk = await self._conversations.of(brief)
+        read, _ = await self._reading.read(brief, text, pieces, msgspec.to_builtins(asked), talk, name="other")
+        decisions = self._reading.decided(read, self._reading.labels(brief))
+        return any(
+            each.confidence >= self._reading.thresholds.do and each.codes[:1] != (asked.options[0].code,)
+            for each in decisions
         )
-        how: dict[str, Json] = {"cache_status": decided.cache_status}
-        if decided.plan_notice:
-            how |= {"planned_by": "rules", "plan_notice": decided.plan_notice}
-        if not decided.notice:
+
+    async def _given_fields(self, text: str, expected: Mapping[str, Schema], today: Any) -> dict[str, Json] | None:
+        if len(text) > LONGEST_REPLY:
+            return await aside.run(fields, text, expected, fits, today)
+        return fields(text, expected, fits, today)
+
+    async def _again(self, brief: Brief, pending: dict[str, Json], question: str) -> Answer:
+        """Ask the same question again, for a reply that is no answer to it."""
+        await keep_question(brief, pending)
+        return self._asked(f"{self._texts.not_understood}\n{question}", "asked", _codes_of(pending))
+
+    # ── new texts ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _new(self, brief: Brief, text: str, pending: dict[str, Any] | None) -> Answer:
+        talk = await self._conversations.of(brief)
+        if (answer := await self._by_phrases(brief, text, talk, pending)) is not None:
+            return _uncached(answer)
+        labels = self._reading.labels(brief)
+        pieces = await self._reading.pieces(brief, text)
+        read, status = await self._reading.read(brief, text, pieces, pending, talk)
+        if len(pieces) == 1 and (answer := await self._commanded(brief, read.commands.by_piece[0], talk, pending)):
+            return _uncached(answer)
+        decisions = self._reading.decided(read, labels)
+        clear = any(each.action in {"do", "say_back"} for each in decisions)
+        if not clear and (receipt := noted(text, brief.known)):
+            if pending is None:
+                return _uncached(self._plain(receipt, "noted"))
+            await keep_question(brief, pending)
+            return self._asked(f"{receipt}\n\n{pending['question']}", "asked", _codes_of(pending))
+        requests = [place for place, each in enumerate(pieces) if _may_be_request(each, decisions[place])]
+        if len(requests) == 1 and len(pieces) > 1 and not pieces[requests[0]].condition:
+            # One request, and what was said besides: all of it goes to whoever does it.
+            answer = await self._decided_alone(brief, text, decisions[requests[0]], pending)
+            besides = [each.action.of(text) for place, each in enumerate(pieces) if place not in requests]
+            lines = [self._texts.background.format(text=each) for each in besides]
+            named = answer.metadata["decision"] in {"did", "said_back", "offered"}
+            answer = _after(answer, lines) if named else answer
+        elif len(pieces) > 1 or (pieces and pieces[0].condition):
+            answer = await self._planned(brief, text, pieces, decisions, pending)
+        else:
+            answer = await self._decided_alone(brief, text, decisions[0] if decisions else None, pending)
+        how: dict[str, Json] = {"cache_status": status}
+        if not read.commands.notice:
             return replace(answer, metadata=answer.metadata | how)
-        how["notice"] = decided.notice
+        how["notice"] = read.commands.notice
         return replace(answer, metadata=answer.metadata | how, warnings=(*answer.warnings, _FALLBACK_WARNING))
 
-    async def _decided(self, brief: Brief, message: str) -> OrchestratorDecision:
-        """Return the decision about the user's request; after a restart, the one made before it."""
-
-        async def decision() -> Json:
-            return msgspec.to_builtins(await self._decide(brief, message))
-
-        return msgspec.convert(await brief.once("decision", decision), OrchestratorDecision)
-
-    async def _decide(self, brief: Brief, message: str) -> OrchestratorDecision:
-        classifier = await self._classifier()
-        labels = self._labels(brief)
-        key = self._decisions.key(brief.user, message, labels)
-        if (known := self._decisions.get(key)) is not None:
-            return OrchestratorDecision(known, "hit")
-        classified = await classifier.classify(message, brief)
-        decision, why = plan(classified, labels, self._thresholds), ""
-        if self._proposer is not None:
-            choice = await self._proposer.choose(
-                brief,
-                message,
-                decision,
-                offered={code: each for code, each in self._offered().items() if code in labels},
-                classifier=without_model(classifier),
-                thresholds=self._thresholds,
-                today=(await self._conversations.of(brief)).today,
-            )
-            decision, why = choice.decision, choice.notice
-        # A fallback's decision was the best at that time only, so it is not cached.
-        if not classified.notice and not why:
-            self._decisions.put(key, decision)
-        return OrchestratorDecision(decision, "miss", classified.notice, why)
-
-    def _labels(self, brief: Brief) -> dict[str, Label]:
-        within = allowed_capabilities(brief)
-        return {code: label for code, (label, _) in self._offered().items() if code in within}
-
-    async def _follow(self, brief: Brief, decision: Decision, message: str) -> Answer:
-        match decision:
-            case Routed(primary=primary):
-                return await self._carry_out(brief, (primary,), message, brief.request.input)
-            case Choose(options=options):
-                listed = "\n".join(f"{place}. {option.words}" for place, option in enumerate(options, 1))
-                codes = [option.intent.code for option in options]
-                pending = {"options": codes, "words": [option.words for option in options], "text": message}
-                return await self._ask(brief, f"{PHRASES.pick}\n{listed}", pending | {"input": brief.request.input})
-            case Unclear(question=question, option=option):
-                pending = {"options": [option.code], "words": [""], "text": message, "input": brief.request.input}
-                return await self._ask(brief, question, pending)
-            case Confirm(intents=intents, question=question):
-                return await self._carry_out(brief, intents, message, brief.request.input, confirm=question)
-            case Planned():
-                return await self._advanced(brief, PlanState(plan=decision, text=message, given=brief.request.input))
-            case Vague(question=question):
-                return await self._ask(brief, question, without_options(message, brief.request.input))
-            case Unknown(reply=reply):
-                return Answer(self._words().clean_question(reply), confidence=0.0, metadata={"intent": None})
-
-    async def _in_context(self, brief: Brief, decision: Decision, text: str) -> Answer | None:
-        """Answer a text that asks for nothing by itself, if the conversation says what it means."""
-        if not isinstance(decision, Choose | Unclear | Vague | Unknown):
+    async def _by_phrases(
+        self, brief: Brief, text: str, talk: Conversation, pending: dict[str, Any] | None
+    ) -> Answer | None:
+        """Answer a text that is nothing but a phrase, or a phrase and values for what was done last."""
+        words = tokens(text) if len(text) <= LONGEST_REPLY else ()
+        if not words:
             return None
-        meant = followed_up(text, await self._conversations.of(brief), self._offered())
-        if meant is not None and meant[0] in self._labels(brief):
-            return await self._carry_out(brief, [self._intent(meant[0])], text, as_input(brief.request.input, meant[1]))
-        receipt = noted(text, brief.known)
-        return Answer(self._words().clean_question(receipt), metadata={"intent": None}) if receipt else None
-
-    async def _classifier(self) -> Classifier:
-        """Return a classifier for the current capabilities; it is trained again, in a thread, when they change."""
-        offered = tuple(capability for _, capability in self._offered().values())
-        if self._trained is None or self._trained[0] != offered:
-            self._trained = (offered, await asyncio.to_thread(self._train, offered))
-            self._decisions.clear()
-        return self._trained[1]
-
-    # ── questions to the user ─────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _ask(self, brief: Brief, question: str, pending: dict[str, Json]) -> Answer:
-        await keep_question(brief, pending)
-        return Answer(self._words().clean_question(question), requires_followup=True, metadata={"asked": list(pending)})
-
-    async def _replied(self, brief: Brief, pending: dict[str, Any]) -> Answer | None:
-        """Continue with the open question if this is the reply to it; None if it is a new request."""
-        message = user_text(brief)
-        reply = message[:_LONGEST_REPLY]
-        if "disputes" in pending:
-            return await self._settle(brief, reply, pending["disputes"])
-        if "plan" in pending:
-            return await self._plan_replied(brief, pending, message)
-        if "missing" in pending:
-            values = await self._given_fields(brief, pending, message)
-            receipt = noted(message, brief.known) if values is None else ""
-            if values is None and not receipt:
-                return None
-            intents = [self._intent(code) for code in pending["codes"]]
-            answer = await self._carry_out(brief, intents, pending["text"], {**pending["input"], **(values or {})})
-            return replace(answer, result=f"{receipt}\n\n{answer.result}") if receipt else answer
-        confirmed = pending.get("confirm")
-        meant = chosen(reply, [""] if confirmed else pending["words"])
-        if meant is None:
-            if _NO.fullmatch(reply):
-                return await self._ask(
-                    brief, PHRASES.again, without_options(pending["text"], pending["input"], refused=True)
-                )
-            return await self._continued(brief, pending, message)
-        text = f"{pending['text']}\n{message}" if meant.more else pending["text"]
-        given = merged_input(pending["input"], brief.request.input)
-        codes = confirmed or [pending["options"][meant.place]]
-        if meant.more:
-            offered, talk = self._offered(), await self._conversations.of(brief)
-            given = talk.corrected([offered[code][1] for code in codes if code in offered], message, given)
-        return await self._carry_out(brief, [self._intent(code) for code in codes], text, given)
-
-    async def _given_fields(self, brief: Brief, pending: dict[str, Any], text: str) -> dict[str, Json] | None:
-        """Return the fields that a reply gives; None if it gives none, or asks for something else instead."""
-        expected = self._wanted(pending["codes"], pending["missing"])
-        today = (await self._conversations.of(brief)).today
-        long = len(text) > _LONGEST_REPLY
-        values = await aside.run(fields, text, expected, fits, today) if long else fields(text, expected, fits, today)
-        offered: dict[str, Json] = pending.get("offered", {})
-        if offered and not long and agrees(text):
-            return {**offered, **(values or {})}
-        if values is None or long or not asks_for_something(text):
-            return values
-
-        async def other() -> Json:
-            decision = (await self._decide(brief, text)).decision
-            return isinstance(decision, Routed) and decision.primary.code not in pending["codes"]
-
-        return None if await brief.once("other", other) else values
-
-    async def _continued(self, brief: Brief, pending: dict[str, Any], message: str) -> Answer | None:
-        """Read a reply in the user's own words together with those that led to the question; None if it is for itself.
-
-        "My appointment on Monday" and "cancel it" say together what neither says alone.
-        """
-        if len(message) > _LONGEST_REPLY or len(pending["text"]) > _LONGEST_REPLY:
+        phrases, fillers = self._phrases, phrase_set(self._phrases, "fillers")
+        last = talk.done[-1] if talk.done else None
+        if consists_of(words, phrase_set(phrases, "again"), fillers):
+            return await self._repeat(brief, last)
+        if last is not None and pending is None and consists_of(words, phrase_set(phrases, "undo"), fillers):
+            return await self._take_back(brief, last)
+        if consists_of(words, phrase_set(phrases, "deny", "never_mind"), fillers):
+            return self._plain(self._texts.dropped, "noted")
+        if consists_of(words, phrase_set(phrases, "greet", "help", "agree"), fillers):
+            if pending is not None:
+                return await self._ask_again(brief, pending)
+            return self._menu(brief, self._texts.greeting, "greeted")
+        if last is None:
             return None
-        offered = pending.get("confirm") or pending["options"]
-
-        async def read() -> Json:
-            alone = (await self._decide(brief, message)).decision
-            # What is to be done mostly stands in the reply, and is said first in a request.
-            together = await (await self._classifier()).classify(f"{message} {pending['text']}", brief)
-            labels = self._labels(brief)
-            among = {code: label for code, label in labels.items() if code in offered} or labels
-            joint = decide(together, among, self._thresholds)
-            return {
-                "decision": msgspec.to_builtins(continued(alone, joint, offered, refused=pending.get("refused", False)))
-            }
-
-        kept = cast("dict[str, Any]", await brief.once("continued", read))
-        decision = msgspec.convert(kept["decision"], Decision | None)
-        if decision is None:
-            return None
-        text = f"{pending['text']}\n{message}"
-        given = merged_input(pending["input"], brief.request.input)
-        # What was said back needs a yes: whatever else is said, it is asked again.
-        again = str(pending.get("question", ""))
-        if isinstance(decision, Routed):
-            return await self._carry_out(brief, (decision.primary,), text, given, confirm=again)
-        if isinstance(decision, Confirm):
-            # Whoever chose among options in other words has chosen, unless it is always to be confirmed.
-            labels = self._labels(brief)
-            chose = pending.get("options") and all(labels[each.code].confirm != "always" for each in decision.intents)
-            confirm = "" if chose else again or decision.question
-            return await self._carry_out(brief, decision.intents, text, given, confirm=confirm)
+        for kind, most in (("correct", len(words)), ("follow_up", _MOST_FOLLOWING)):
+            count = phrase_set(phrases, kind).prefix(words)
+            rest = after_words(text, count)
+            if count and rest and len(words) - count <= most:
+                answer = await self._with_other_values(brief, last, rest, {})
+                if answer is not None:
+                    return answer
         return None
 
-    async def _plan_replied(self, brief: Brief, pending: dict[str, Any], message: str) -> Answer:
-        """Continue a plan with the reply to the question about it; ask again if the reply says nothing about it."""
+    async def _commanded(
+        self, brief: Brief, commands: Sequence[Command], talk: Conversation, pending: dict[str, Any] | None
+    ) -> Answer | None:
+        """Answer what a reader proposes besides capabilities; a model's agreement is never enough to act."""
+        last = talk.done[-1] if talk.done else None
+        match commands[0] if commands else None:
+            case SmallTalk() | AskAbout():
+                return None if pending is not None else self._menu(brief, self._texts.greeting, "greeted")
+            case Repeat():
+                return await self._repeat(brief, last)
+            case TakeBack() if last is not None and pending is None:
+                return await self._take_back(brief, last)
+            case Correct(span=span, values=values) if last is not None or pending is not None:
+                return await self._with_command(brief, last, pending, span.of(user_text(brief)), values)
+            case SetField(field=name, value=value, span=span) if last is not None or pending is not None:
+                values = {} if value is None else {name: value}
+                return await self._with_command(brief, last, pending, span.of(user_text(brief)), values)
+            case Choose(option=number) if pending is not None and "options" in pending:
+                asked = msgspec.convert(pending, OpenQuestion)
+                if 0 < number <= len(asked.options):
+                    return await self._say_back(brief, (asked.options[number - 1],), asked.text)
+                return await self._ask_again(brief, pending)
+            case Agree() if pending is not None:
+                return await self._ask_again(brief, pending)
+            case Deny():
+                return self._plain(self._texts.dropped, "noted")
+            case _:
+                return None
+
+    async def _with_command(
+        self,
+        brief: Brief,
+        last: DoneWork | None,
+        pending: dict[str, Any] | None,
+        words: str,
+        values: Mapping[str, Json],
+    ) -> Answer | None:
+        """Do the last thing, or say back what the question is about, with other values."""
+        if pending is not None and "options" in pending:
+            option = msgspec.convert(pending, OpenQuestion).options[0]
+            last = DoneWork(option.code, "", option.text, None, option.input)
+        return None if last is None else await self._with_other_values(brief, last, words, values)
+
+    async def _ask_again(self, brief: Brief, pending: dict[str, Any]) -> Answer:
+        return await self._again(brief, pending, str(pending["question"]))
+
+    async def _decided_alone(
+        self, brief: Brief, text: str, decision: GateDecision | None, pending: dict[str, Any] | None
+    ) -> Answer:
+        """Do what was decided about a text that asks for one thing."""
+        given = brief.request.input
+        if decision is None or not decision.codes:
+            return await self._ask_again(brief, pending) if pending else self._menu(brief, self._texts.cannot, "cannot")
+        if pending is not None and decision.action in {"offer", "cannot"}:
+            joint = await self._joined(brief, text, pending)
+            return joint or await self._ask_again(brief, pending)
+        before = _given_up(pending)
+        first = decision.codes[0]
+        if decision.action == "do" or (decision.action == "say_back" and not before):
+            best = await self._option(brief, first, text, merged_input(decision.values.get(first), given))
+            if decision.action == "do":
+                answer = await (
+                    self._ask_fields(brief, best, purpose="") if best.missing else self._perform(brief, best)
+                )
+                return _after(answer, before)
+        if decision.action in {"do", "say_back"}:
+            options = [
+                await self._option(brief, code, text, merged_input(decision.values.get(code), given))
+                for code in decision.codes
+            ]
+            if options[0].missing and (len(options) == 1 or decision.confidence >= self._reading.thresholds.do):
+                return _after(await self._ask_fields(brief, options[0], purpose=_quotable(options[0].words)), before)
+            return _after(await self._say_back(brief, options, text), before)
+        if decision.action == "offer":
+            return await self._offer(brief, decision.codes, text, given=given)
+        return await self._offer(brief, decision.codes, text, given=given, cannot=True)
+
+    async def _joined(self, brief: Brief, text: str, pending: dict[str, Any]) -> Answer | None:
+        """Say back what a reply means together with the words that led to the question; None if they say no more."""
+        if "options" not in pending or "plan" in pending:
+            return None
+        asked = msgspec.convert(pending, OpenQuestion)
+        if asked.kind != "options" or asked.preferred or len(asked.text) > LONGEST_REPLY:
+            return None
+        joint = f"{text}\n{asked.text}"
+        codes = {each.code for each in asked.options}
+        labels = {code: each for code, each in self._reading.labels(brief).items() if code in codes}
+        read = await self._reading.support.read(
+            joint, [TextSpan(0, len(joint))], self._reading.state(brief, (), None, None), brief
+        )
+        decision = decide(read.by_piece[0], labels, thresholds=self._reading.thresholds)
+        if decision.action not in {"do", "say_back"}:
+            return None
+        options = [await self._option(brief, code, joint, brief.request.input) for code in decision.codes]
+        return await self._say_back(brief, options, joint)
+
+    async def _planned(
+        self,
+        brief: Brief,
+        text: str,
+        pieces: Sequence[TextPiece],
+        decisions: Sequence[GateDecision],
+        pending: dict[str, Any] | None,
+    ) -> Answer:
+        """Make a plan of several pieces, and begin with it."""
+        labels = self._reading.labels(brief)
+        parts = tuple(
+            PlannedPart.of(text, place, pieces, decision, labels, self._phrases)
+            for place, decision in enumerate(decisions)
+        )
+        if not any(each.code or each.options for each in parts):
+            if pending is not None:
+                return await self._ask_again(brief, pending)
+            codes = list(dict.fromkeys(code for each in decisions for code in each.codes))[:OPTIONS]
+            return await self._offer(brief, codes, text, given=brief.request.input, cannot=True)
+        state = PlanState(parts=parts, text=text, given=brief.request.input)
+        return _after(await self._advanced(brief, state), _given_up(pending))
+
+    async def _plan_replied(self, brief: Brief, pending: dict[str, Any], text: str) -> Answer | None:
+        """Continue a plan with the reply to the question about it; None if the reply says nothing about it."""
         state, talk = read_state(pending), await self._conversations.of(brief)
         state = replace(state, given=merged_input(state.given, brief.request.input))
-        about = state.topic
-        codes = [each.intent.code for each in state.plan.parts if each.intent is not None]
-        expected = self._wanted(codes, about.get("names", ()))
-        refused = _NO.fullmatch(message[:_LONGEST_REPLY]) is not None
-        if about["kind"] == "confirm" and refused:
-            return await self._ask(brief, PHRASES.again, without_options(state.text, state.given, refused=True))
-        further = with_reply(state, message[:_LONGEST_REPLY], expected, talk.today, refused=refused)
-        if further is not None:
-            return await self._advanced(brief, further)
-        decided = (await self._decided(brief, message)).decision
-        match decided:
-            case Routed(primary=meant) | Confirm(intents=(meant,)) if is_option(state, meant.code):
-                chosen_part = with_intent(state, int(about["place"]), meant)
-                return await self._advanced(brief, with_words(chosen_part, message))
-            case Routed() | Confirm() | Planned():
-                answer = await self._follow(brief, decided, message)
-                undone = [given_up(each) for at, each in enumerate(state.plan.parts) if at not in state.settled]
-                return replace(answer, result="\n\n".join((str(answer.result), "\n".join(undone))))
-            case _:
-                return await self._ask(brief, str(pending["question"]), pending)
+        expected = self._wanted([each.code for each in state.parts if each.code], state.topic.get("names", ()))
+        further = await aside.run(with_reply, state, text[:LONGEST_REPLY], expected, talk.today, self._phrases)
+        if further == "dropped":
+            left = [f"“{each.text}”" for at, each in enumerate(state.parts) if at not in state.settled and each.code]
+            return self._plain(f"{self._texts.dropped} ({', '.join(left)})" if left else self._texts.dropped, "noted")
+        if further == "again":
+            return await self._ask_again(brief, pending)
+        return None if further is None else await self._advanced(brief, further)
 
     async def _advanced(self, brief: Brief, state: PlanState) -> Answer:
         """Do what can be done of a plan; store the question that is left, with what was done so far."""
         talk = await self._conversations.of(brief)
-        answer, waiting = await advance(self._offered(), self._settings, brief, state, talk)
+        answer, waiting = await advance(self._offered(), self._settings, brief, state, talk, self._phrases)
         if waiting is not None:
-            pending = kept(waiting, answer.result)
-            await keep_question(brief, pending)
-            return replace(
-                answer, metadata=answer.metadata | {"asked": list(waiting.topic), "planned_by": waiting.plan.by}
-            )
-        if "conflicts" in answer.metadata and (disputes := disputes_of(answer)):
+            await keep_question(brief, {"plan": msgspec.to_builtins(waiting), "question": answer.result})
+        elif "conflicts" in answer.metadata and (disputes := disputes_of(answer)):
             await keep_question(brief, {"disputes": disputes})
         return answer
+
+    # ── questions to the user ─────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _option(self, brief: Brief, code: str, text: str, given: Json) -> Option:
+        """Return a capability with exactly the input that it would be used with."""
+        talk = await self._conversations.of(brief)
+        _, capability = self._offered()[code]
+        filled = await aside.run(FilledInputs.of, talk, [capability], text, given)
+        words = words_for(code, self._reading.labels(brief)) or f"“{text}”"
+        return Option(
+            code=code,
+            words=words,
+            values=shown(filled.inputs[0], text),
+            text=text,
+            input=filled.inputs[0],
+            stated=filled.stated,
+            missing=tuple(filled.missing),
+            lead=filled.lead.strip(),
+        )
+
+    async def _say_back(self, brief: Brief, options: Sequence[Option], text: str) -> Answer:
+        """Say back the best guess for a yes, with the others beside it."""
+        lines = [self._texts.confirm.format(best=_quotable(options[0].shown))]
+        if len(options) > 1:
+            lines += [self._texts.or_another, *self._listed(options)]
+        asked = OpenQuestion(
+            kind="options", question="\n".join(lines), text=text, options=tuple(options), preferred=True
+        )
+        return await self._keep(brief, asked, "said_back")
+
+    async def _offer(
+        self, brief: Brief, codes: Sequence[str], text: str, *, given: Json, cannot: bool = False
+    ) -> Answer:
+        """Offer up to three capabilities and none of these; more are offered if it is none of them."""
+        if not codes:
+            return self._menu(brief, self._texts.cannot, "cannot")
+        options = [await self._option(brief, code, text, given) for code in codes[:OPTIONS]]
+        heading = self._texts.perhaps_cannot if cannot else self._texts.pick
+        question = "\n".join((heading, *self._listed(options)))
+        asked = OpenQuestion(
+            kind="options", question=question, text=text, options=tuple(options), more=tuple(codes[OPTIONS:])
+        )
+        return await self._keep(brief, asked, "cannot" if cannot else "offered")
+
+    def _listed(self, options: Sequence[Option]) -> list[str]:
+        return [f"{place}. {each}" for place, each in enumerate([*(one.shown for one in options), self._texts.none], 1)]
+
+    async def _ask_fields(self, brief: Brief, option: Option, *, purpose: str) -> Answer:
+        """Ask for the fields that are missing."""
+        _, capability = self._offered()[option.code]
+        talk = await self._conversations.of(brief)
+        missing = wanted(capability.input_schema, option.missing)
+        filled = FilledInputs.of(talk, [capability], option.text, option.stated)
+        question = f"{filled.lead}{f'{purpose}? ' if purpose else ''}{question_for(missing, filled.offered)}"
+        asked = OpenQuestion(
+            kind="fields", question=question, text=option.text, options=(option,), offered=filled.offered
+        )
+        return await self._keep(brief, asked, "asked")
+
+    async def _keep(self, brief: Brief, asked: OpenQuestion, decision: str) -> Answer:
+        await keep_question(brief, msgspec.to_builtins(asked))
+        return self._asked(asked.question, decision, [each.code for each in asked.options])
+
+    def _asked(self, question: str, decision: str, codes: Sequence[str]) -> Answer:
+        metadata: dict[str, Json] = {"decision": decision, "options": list(codes)}
+        return Answer(self._words().clean_question(question), requires_followup=True, metadata=metadata)
+
+    def _plain(self, text: str, decision: str) -> Answer:
+        metadata: dict[str, Json] = {"decision": decision, "options": [], "intent": None}
+        return Answer(self._words().clean_question(text), metadata=metadata)
+
+    def _menu(self, brief: Brief, heading: str, decision: str) -> Answer:
+        """Return what can be done, with what only reads apart from what changes something."""
+        labels = self._reading.labels(brief)
+        groups: dict[bool, dict[str, None]] = {True: {}, False: {}}
+        for code in labels:
+            if words := words_for(code, labels):
+                groups[labels[code].read_only].setdefault(words)
+        lines = [f"{heading} {self._texts.offer}" if any(groups.values()) else heading]
+        headed = all(groups.values())
+        for title, words in zip((self._texts.tells, self._texts.does), groups.values(), strict=True):
+            lines += [title] if headed else []
+            lines += (f"- {each}" for each in words)
+        answer = self._plain("\n".join(lines), decision)
+        return replace(answer, confidence=0.0) if decision == "cannot" else answer
 
     async def _settle(self, brief: Brief, reply: str, disputes: list[dict[str, Any]]) -> Answer | None:
         """Store which value the user chose where sources disagree, so that later agents in the conversation know it."""
@@ -365,12 +525,10 @@ class Orchestrator:
         for decision in decisions:
             brief.note("decision", decision)
         text = self._words().clean("\n".join((*decisions, *(str(each["question"]) for each in left))))
-        return await self._ask(brief, text, {"disputes": cast("Json", left)}) if left else Answer(text)
-
-    def _intent(self, code: str) -> DetectedIntent:
-        """Return the capability that the user agreed to; days later it may no longer be offered."""
-        label, _ = self._offered().get(code, (Label(target=""), None))
-        return DetectedIntent(code, label.target, 1.0)
+        if not left:
+            return Answer(text, metadata={"decision": "noted", "options": []})
+        await keep_question(brief, {"disputes": cast("Json", left)})
+        return Answer(text, requires_followup=True, metadata={"decision": "asked", "options": []})
 
     def _wanted(self, codes: Sequence[str], names: Sequence[str]) -> dict[str, Schema]:
         """Return the current schemas of the fields that the user was asked for."""
@@ -381,67 +539,139 @@ class Orchestrator:
             schemas |= {name: each for name, each in wanted(schema, names).items() if not schemas.get(name)}
         return schemas
 
+    # ── after an act ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _repeat(self, brief: Brief, last: DoneWork | None) -> Answer:
+        """Do the last thing again: at once if it only reads, else after a yes."""
+        if last is None or last.code not in self._reading.labels(brief):
+            return self._plain(self._texts.nothing_done, "noted")
+        talk = await self._conversations.of(brief)
+        talk.anew = True
+        option = await self._option(brief, last.code, last.request, last.input)
+        return await self._perform_or_confirm(brief, option)
+
+    async def _perform_or_confirm(self, brief: Brief, option: Option) -> Answer:
+        label, _ = self._offered()[option.code]
+        if option.missing:
+            return await self._ask_fields(brief, option, purpose=_quotable(option.words))
+        if label.read_only and not label.confirm:
+            return await self._perform(brief, option)
+        return await self._say_back(brief, (option,), option.text)
+
+    async def _with_other_values(
+        self, brief: Brief, last: DoneWork, words: str, values: Mapping[str, Json]
+    ) -> Answer | None:
+        """Do the last thing with other values; None if the words give none."""
+        if last.code not in self._reading.labels(brief):
+            return None
+        _, capability = self._offered()[last.code]
+        talk = await self._conversations.of(brief)
+        known: Json = last.input
+        before = cast("dict[str, Json]", known) if isinstance(known, dict) else {}
+        given = {**before, **values} if values else talk.corrected(capability, words, known)
+        if given is None:
+            given = _only_text(capability, words, before)
+        if given is None:
+            return None
+        return await self._perform_or_confirm(brief, await self._option(brief, last.code, words, given))
+
+    async def _take_back(self, brief: Brief, last: DoneWork) -> Answer:
+        """Say back what undoes the last thing, or say who can be asked."""
+        labels = self._reading.labels(brief)
+        label = labels.get(last.code)
+        if label is None or label.undo not in labels:
+            whom = "" if label is None else self._texts.who_can.format(agent=label.target)
+            metadata: dict[str, Json] = {"decision": "cannot", "options": []}
+            # The agent is named on purpose: it is who can be asked.
+            return Answer(f"{self._texts.no_undo} {whom}".strip(), metadata=metadata)
+        known: dict[str, Json] = {}
+        results: tuple[Json, ...] = (last.input, last.output)
+        for each in results:
+            known |= cast("dict[str, Json]", each) if isinstance(each, dict) else {}
+        _, capability = self._offered()[label.undo]
+        properties = cast("Mapping[str, object]", (capability.input_schema or {}).get("properties") or {})
+        given: dict[str, Json] = {name: each for name, each in known.items() if name in properties}
+        option = await self._option(brief, label.undo, last.request, given or None)
+        if option.missing:
+            return await self._ask_fields(brief, option, purpose=_quotable(option.words))
+        return await self._say_back(brief, (option,), option.text)
+
     # ── delegating ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _carry_out(
-        self,
-        brief: Brief,
-        intents: Sequence[DetectedIntent],
-        text: str,
-        given: Json,
-        *,
-        confirm: str = "",
-    ) -> Answer:
-        """Have it done; or ask for what is missing for it, or else the question by which the user has to *confirm* it.
-
-        Whoever gives what is missing agrees to what the question says it is for.
-        """
-        offered = self._offered()
-        if any(intent.code not in offered for intent in intents):
-            return Answer(nothing_offered(offered), confidence=0.0, metadata={"intent": None})
+    async def _perform(self, brief: Brief, option: Option) -> Answer:
+        """Have it done by whoever offers it, with exactly the input of the option, and remember what came of it."""
+        label, capability = self._offered()[option.code]
         talk = await self._conversations.of(brief)
-        filled = FilledInputs.of(talk, [offered[intent.code][1] for intent in intents], text, given)
-        codes: list[Json] = [each.code for each in intents]
-        if filled.missing or confirm:
-            await talk.keep(brief)
-        if filled.missing:
-            lack: dict[str, Json] = {"codes": codes, "missing": list(filled.missing), "input": filled.stated or {}}
-            question = f"{filled.lead}{purpose(confirm)}{question_for(filled.missing, filled.offered)}"
-            return await self._ask(brief, question, lack | {"text": text, "offered": filled.offered})
-        if confirm:
-            agreed: dict[str, Json] = {"confirm": codes, "question": confirm, "text": text, "input": filled.stated}
-            return await self._ask(brief, f"{filled.lead}{filled.confirmation(confirm)}", agreed)
-        return await self._perform(brief, intents, text, filled, talk)
-
-    async def _perform(
-        self, brief: Brief, intents: Sequence[DetectedIntent], text: str, filled: FilledInputs, talk: Conversation
-    ) -> Answer:
-        """Have it done by whoever offers it, with what is known of the conversation, and remember what came of it."""
-        intent_records = [
-            {"capability": each.code, "agent": each.target, "confidence": round(each.confidence, 2)} for each in intents
-        ]
-        offered = [self._offered()[each.code] for each in intents]
-        question = repeatable(brief, intents, offered, text, filled.inputs, filled.stated, self._cache_ms)
+        intent = DetectedIntent(option.code, label.target)
+        metadata: dict[str, Json] = {
+            "decision": "did",
+            "options": [option.code],
+            "intents": [{"capability": option.code, "agent": label.target}],
+        }
+        question = repeatable(
+            brief, [intent], [(label, capability)], option.text, [option.input], option.stated, self._cache_ms
+        )
+        talk.learn_given(capability, option.stated)
         if (known := known_answer(question, talk)) is not None:
-            return replace(known, metadata=known.metadata | {"intents": intent_records})
-        capabilities = [capability for _, capability in offered]
-        steps = request_steps(brief, intents, capabilities, text, filled.inputs, self._words().title)
+            return replace(known, metadata=known.metadata | metadata)
+        steps = request_steps(brief, [intent], [capability], option.text, [option.input], self._words().title)
         execution = WorkflowExecution(
             Workflow(name="orchestrator", steps=steps),
             brief,
             self._settings,
-            request=text,
+            request=option.text,
             recalled=talk.handoff(),
         )
         answer = await execution.run()
         if disputes := disputes_of(answer):
             await keep_question(brief, {"disputes": disputes})
-        talk.learn_done(
-            {step.name: intent.code for step, intent in zip(steps, intents, strict=True)}, text, execution.responses
-        )
-        answer = with_breaches(answer, brief.known, text, execution.responses.values(), self._words().clean)
-        if filled.lead and isinstance(answer.result, str):
-            answer = replace(answer, result=f"{filled.lead.strip()}\n\n{answer.result}")
+        codes = {step.name: option.code for step in steps}
+        inputs = {step.name: option.input for step in steps}
+        talk.learn_done(codes, option.text, execution.responses, inputs)
+        answer = with_breaches(answer, brief.known, option.text, execution.responses.values(), self._words().clean)
+        if option.lead and isinstance(answer.result, str):
+            answer = replace(answer, result=f"{option.lead}\n\n{answer.result}")
         remember_answer(question, answer, talk)
-        await talk.keep(brief, changed=not all(label.read_only for label, _ in offered))
-        return replace(answer, metadata=answer.metadata | {"intents": intent_records})
+        await talk.keep(brief, changed=not label.read_only)
+        return replace(answer, metadata=answer.metadata | metadata)
+
+
+def _may_be_request(piece: TextPiece, decision: GateDecision) -> bool:
+    clear = decision.action in {"do", "say_back"}
+    return clear or piece.opens or piece.condition != "" or decision.confidence >= MAY_BE_REQUEST
+
+
+def _uncached(answer: Answer) -> Answer:
+    return replace(answer, metadata={"cache_status": "bypass"} | answer.metadata)
+
+
+def _codes_of(pending: Mapping[str, Any]) -> list[str]:
+    return [each["code"] for each in pending.get("options", ())]
+
+
+def _given_up(pending: dict[str, Any] | None) -> list[str]:
+    """Return what is not gone on with, because the user asks for something else."""
+    if pending is None or "plan" not in pending:
+        return []
+    state = read_state(pending)
+    return [given_up(each) for at, each in enumerate(state.parts) if at not in state.settled and each.code]
+
+
+def _after(answer: Answer, lines: Sequence[str]) -> Answer:
+    return replace(answer, result="\n\n".join((str(answer.result), "\n".join(lines)))) if lines else answer
+
+
+def _quotable(words: str) -> str:
+    """Return words that a question mark may follow."""
+    return words.rstrip(" ?.!")
+
+
+def _only_text(capability: Capability, words: str, before: Mapping[str, Json]) -> dict[str, Json] | None:
+    """Return an input with other words for its only text, if it has just one field."""
+    properties = cast("Mapping[str, Schema]", (capability.input_schema or {}).get("properties") or {})
+    if len(properties) != 1:
+        return None
+    [(name, schema)] = properties.items()
+    if schema.get("type") != "string" or name not in before or not fits(schema, words):
+        return None
+    return {name: words.strip(" ?.!")}

@@ -12,7 +12,7 @@ from remit.ports.brief import Agent, Brief
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import HANDLING, Answer, Call, Json
 from remit.protocol.orchestration import THRESHOLDS, Thresholds
-from remit_orchestrator.text.classification import ScoredCapability, Scorer
+from remit_orchestrator.readers.ngrams import RankedCapability, Scorer
 
 
 class RouteReason(StrEnum):
@@ -66,7 +66,7 @@ class Case(Struct, frozen=True, kw_only=True):
     """Those of the agents that it may call."""
     needs: str | None = None
     """The capability that the request names."""
-    intent: ScoredCapability | None = None
+    intent: RankedCapability | None = None
     """The capability that it seems to ask for, if it names none."""
     lacks_data: bool = False
     """Whether another agent has data or context for it that is missing here."""
@@ -86,7 +86,7 @@ BETTER = 0.1
 def place(case: Case, thresholds: Thresholds = THRESHOLDS) -> Route | Local:
     """Return whether to route a request or to handle it here, with the reason."""
     code = case.needs
-    if code is None and case.intent is not None and case.intent.confidence >= thresholds.act:
+    if code is None and case.intent is not None and case.intent.confidence >= thresholds.do:
         code = case.intent.code
     if code is None or code not in case.elsewhere:
         if code in case.own:
@@ -171,7 +171,7 @@ class PlacedAgent:
         }
         return decided if code is None else decided | {"capability": code}
 
-    def _best(self, brief: Brief, codes: set[str]) -> ScoredCapability | None:
+    def _best(self, brief: Brief, codes: set[str]) -> RankedCapability | None:
         """Return the capability that a text most likely asks for."""
         offered = tuple(each for each in self._offered() if each.code in codes)
         text = brief.objective or brief.text
@@ -179,7 +179,7 @@ class PlacedAgent:
             return None
         if self._trained is None or self._trained[0] != offered:
             self._trained = offered, self._train(offered)
-        return next(iter(self._trained[1].scores(text)), None)
+        return next(iter(self._trained[1].score(text).ranked), None)
 
     async def _compared(self, brief: Brief, code: str, case: Case) -> Case:
         """Return the case with the track records at a capability that the agent and others offer."""

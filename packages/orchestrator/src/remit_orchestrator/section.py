@@ -11,14 +11,22 @@ from remit.protocol.problems import WrongPart
 from remit_cli.config.checks import OF_MODELS
 from remit_cli.config.origins import Place
 from remit_cli.config.resources import model_agent, uncallable_model
-from remit_cli.config.sections.agents import AgentSection, ConflictsSection, OrchestratorSection, WorkflowSection
+from remit_cli.config.sections.agents import (
+    AgentSection,
+    ConflictsSection,
+    EncoderSection,
+    OrchestratorSection,
+    WorkflowSection,
+)
 from remit_cli.config.team import Composition, Inspection, Names, Team, TeamFile, TeamSection
 from remit_cli.config.values import duration_ms, optional_ms
+from remit_orchestrator.dialogue.phrases import LANGUAGES, phrases_of
 from remit_orchestrator.workflow_plan import Offered, problems, waits_for
 
 if TYPE_CHECKING:  # every command with a team imports this module
     from remit_models.model import ModelAgent
     from remit_orchestrator.conflict_reader import EntailmentModel
+    from remit_orchestrator.readers.embeddings import EncoderFiles
 
 # ── checks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -35,9 +43,7 @@ def _modelless(values: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
     section = team.orchestrator
     keys: dict[str, Any] = {} if section is None else values["orchestrator"]
     users = [("workflows", name, "narrate") for name, each in team.workflows.items() if each.narrate == "model"]
-    users += [
-        ("orchestrator", key) for key in ("classifier", "narrate", "plans") if getattr(section, key, None) == "model"
-    ]
+    users += [("orchestrator", key) for key in ("reader", "narrate") if getattr(section, key, None) == "model"]
     if "model" not in keys:
         for place in users:
             needs = "a `model`" if place[0] == "orchestrator" else "a `model` in `[orchestrator]`"
@@ -45,7 +51,7 @@ def _modelless(values: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
         for key in OF_MODELS & keys.keys():
             yield WrongPart(("orchestrator", key), f"`{key}` is for an orchestrator that has a `model`")
     elif not users:
-        why = 'nothing uses it: say `classifier = "model"`, `narrate = "model"` or `plans = "model"`'
+        why = 'nothing uses it: say `reader = "model"` or `narrate = "model"`'
         yield WrongPart(("orchestrator", "model"), why)
 
 
@@ -123,13 +129,36 @@ def _uncallable(inspection: Inspection) -> Iterator[WrongPart]:
             yield WrongPart(("orchestrator", "conflicts", "onnx"), error.fault.message)
     elif reader is not None and reader.model is not None:
         yield from uncallable_model(("orchestrator", "conflicts", "model"), _as_agent(reader), environ)
-    if section.classifier == "embeddings":
-        from remit_orchestrator.classifiers.embeddings import check
+    try:
+        phrases_of(_language(section, inspection.folder))
+    except RemitError as error:
+        yield WrongPart(("orchestrator", "language"), error.fault.message)
+    key = "encoder" if section.encoder is not None else "reader"
+    try:
+        if section.encoder is not None:
+            _encoder(section.encoder, inspection.folder).check()
+        if section.encoder is not None or section.reader == "embeddings":
+            from remit_orchestrator.readers.embeddings import check
 
-        try:
-            check()
-        except RemitError as error:
-            yield WrongPart(("orchestrator", "classifier"), error.fault.message)
+            check(encoder=section.encoder is not None)
+    except RemitError as error:
+        yield WrongPart(("orchestrator", key), error.fault.message)
+
+
+def _language(section: OrchestratorSection, folder: Path) -> str:
+    """Return the language, or the path of a file of phrases, which the team file names relative to itself."""
+    return section.language if section.language in LANGUAGES else str(folder / section.language)
+
+
+def _encoder(section: EncoderSection, folder: Path) -> "EncoderFiles":
+    from remit_orchestrator.readers.embeddings import EncoderFiles
+
+    return EncoderFiles(
+        onnx=folder / section.onnx,
+        onnx_sha256=section.onnx_sha256,
+        tokenizer=folder / section.tokenizer,
+        tokenizer_sha256=section.tokenizer_sha256,
+    )
 
 
 def _warnings(team: TeamFile) -> Iterator[WrongPart]:
@@ -172,13 +201,13 @@ def _compose(made: Composition) -> None:
         add_orchestrator(
             hub,
             section.name,
-            classifier=section.classifier,
-            model=model if "model" in (section.classifier, section.narrate, section.plans) else None,
+            reader=section.reader,
+            model=model if "model" in (section.reader, section.narrate) else None,
             narrate=section.narrate,
-            plans=section.plans,
+            language=_language(section, team.folder),
+            encoder=None if section.encoder is None else _encoder(section.encoder, team.folder),
             conflicts=_conflicts_model(team, section.conflicts, made.environ),
             cache_ms=duration_ms(section.cache),
-            confirm=section.confirm,
             thresholds=section.thresholds(),
             phrases=phrases,
             glossary=team.glossary,

@@ -101,6 +101,8 @@ class WorkflowExecution:
         self._narrator = settings.narrator
         self._reader = settings.reader()
         self._request = brief.original_request if request is None else request
+        # What was agreed to with a "yes" is still what the user asked for before.
+        self._handed_on = _request_of(brief) if request is None else request
         self._room = asyncio.Semaphore(settings.at_once())
         self._given: Json = brief.request.input
         self._recalled = recalled or _NOTHING
@@ -288,7 +290,7 @@ class WorkflowExecution:
 
     def _results(self) -> dict[str, Json]:
         done = {name: ended.result for name, ended in self._ended.items()}
-        return {**done, INPUT: self._given, REQUEST: _request_of(self._brief) or self._brief.text}
+        return {**done, INPUT: self._given, REQUEST: self._handed_on or self._brief.text}
 
     def _handoff(self, step: Step) -> Handoff:
         """Return the handoff to a step's callee (K5): the results of the steps that it waits for."""
@@ -300,7 +302,7 @@ class WorkflowExecution:
         given, earlier = self._brief.handoff, self._recalled
         return replace(
             given,
-            original_request=_request_of(self._brief),
+            original_request=self._handed_on,
             # A filter says which part of the conversation the callee sees, so it must not get the whole conversation
             # beside it.
             history=self._brief.request.session if step.context is None else None,

@@ -1,10 +1,9 @@
 """What was decided lately (C10): for whom, for how long, and how much of it is kept."""
 
-from remit_orchestrator.intent_classifier import DecisionCache
-from remit_orchestrator.text.intent import Unknown
+from remit_orchestrator.decision_cache import DecisionCache
 from remit_testing import ManualClock
 
-NO = Unknown("I cannot do that.")
+NO = "I cannot do that."
 
 
 def test_words_are_equal_whatever_their_case_and_spaces() -> None:
@@ -13,6 +12,13 @@ def test_words_are_equal_whatever_their_case_and_spaces() -> None:
     assert decisions.key("u", " GRÖSSE a\u0308ndern", ["A", "B"]) == key
     others = [("v", "größe ändern", ["A", "B"]), ("u", "größe", ["A", "B"]), ("u", "größe ändern", ["A"])]
     assert key not in {decisions.key(*each) for each in others}
+
+
+def test_a_line_break_is_no_space() -> None:
+    """Each line of a list asks for something: "cancel\\nbook" is another request than "cancel book"."""
+    decisions = DecisionCache(ManualClock().now, keep_ms=1_000)
+    assert decisions.key("u", "cancel it\nbook it", []) != decisions.key("u", "cancel it book it", [])
+    assert decisions.key("u", "cancel it\r\n\n  book it", []) == decisions.key("u", "cancel it\nbook it", [])
 
 
 def test_a_key_tells_nothing_of_the_words_and_is_another_in_each_hub() -> None:

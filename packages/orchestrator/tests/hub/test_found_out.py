@@ -106,7 +106,7 @@ def orchestrated(hub: Hub, server: OpenAIServer, done: list[str], reached: async
                 await asyncio.Event().wait()
             return name
 
-    add_orchestrator(hub, classifier="model", model=ModelAgent("scripted", base_url=server.base_url))
+    add_orchestrator(hub, reader="model", model=ModelAgent("scripted", base_url=server.base_url))
     return hub
 
 
@@ -116,11 +116,12 @@ async def test_after_a_restart_what_the_model_decided_is_done_and_it_is_not_aske
     reached = asyncio.Event()
 
     def wanted(code: str) -> Any:
-        return call("final_result", primary={"code": code, "confidence": 0.9}, secondary=[], alternatives=[])
+        start = {"command": "start", "piece": 1, "words": "see", "capability": code, "confidence": 0.9}
+        return call("final_result", commands=[start])
 
     with OpenAIServer([wanted("LOOK"), wanted("BOOK")]) as server:
-        await interrupted(orchestrated(make_hub(), server, done, reached), "orchestrator", reached)
-        response = await resumed(orchestrated(make_hub(), server, done), "orchestrator")
+        await interrupted(orchestrated(make_hub(), server, done, reached), "orchestrator", reached, "see to it")
+        response = await resumed(orchestrated(make_hub(), server, done), "orchestrator", "see to it")
     assert response.ok
     assert done == ["LOOK", "LOOK"]
     assert len(server.requests) == 1

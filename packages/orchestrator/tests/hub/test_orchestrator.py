@@ -1,16 +1,15 @@
 """A user says what they want in their own words (K4, K7): it is routed, asked about, or admitted to be nobody's."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from remit import Answer, Brief, Capability, Hub, Response
-from remit.protocol.card import Confirmation
 from remit.protocol.orchestration import Step, Workflow
 from remit_orchestrator import add_orchestrator, add_workflow
-from remit_orchestrator.text.classification import ScoredCapability
+from scripted_reader import ScriptedReader
 
 MakeHub = Callable[..., Hub]
 
@@ -27,29 +26,22 @@ DOC = Capability(code="DOC_GENERATE", description="Write a document or report")
 ASK = Capability(
     code="KNOW",
     description="Answer a question",
+    read_only=True,
     input_schema={"type": "object", "properties": {"question": {"type": "string"}}, "required": ["question"]},
 )
 
 
-class Script:
-    """A classifier that hears what a test says it hears."""
-
-    def __init__(self, capabilities: Sequence[Capability]) -> None:
-        self.codes = [each.code for each in capabilities]
-
-    def scores(self, text: str) -> list[ScoredCapability]:
-        scores_by_text = {
-            "value it": [ScoredCapability("ANL_NPV", 0.9)],
-            "write it": [ScoredCapability("DOC_GENERATE", 0.9)],
-            "write {part1} of {nobody} to {{request}}": [ScoredCapability("DOC_GENERATE", 0.9)],
-            "write it all down": [ScoredCapability("DOC_GENERATE", 0.9)],
-            "value it now please": [ScoredCapability("ANL_NPV", 0.9)],
-            "perhaps": [ScoredCapability("ANL_NPV", 0.45), ScoredCapability("DOC_GENERATE", 0.4)],
-            "maybe": [ScoredCapability("DOC_GENERATE", 0.4)],
-            "what is it": [ScoredCapability("KNOW", 0.95)],
-            "plan a trip": [ScoredCapability("trip", 0.95)],
-        }
-        return scores_by_text.get(text, [])
+SCRIPT = {
+    "value it": [("ANL_NPV", 0.9)],
+    "write it": [("DOC_GENERATE", 0.9)],
+    "write {part1} of {nobody} to {{request}}": [("DOC_GENERATE", 0.9)],
+    "write it all down": [("DOC_GENERATE", 0.9)],
+    "value it now please": [("ANL_NPV", 0.9)],
+    "perhaps": [("ANL_NPV", 0.35), ("DOC_GENERATE", 0.3)],
+    "maybe": [("DOC_GENERATE", 0.45)],
+    "what is it": [("KNOW", 0.95)],
+    "plan a trip": [("trip", 0.95)],
+}
 
 
 def team(hub: Hub) -> dict[str, list[Any]]:
@@ -65,7 +57,7 @@ def team(hub: Hub) -> dict[str, list[Any]]:
         seen["DOC"].append(brief.objective)
         return Answer("Dear reader", confidence=0.7)
 
-    add_orchestrator(hub, classifier=Script)
+    add_orchestrator(hub, reader=ScriptedReader(SCRIPT))
     return seen
 
 
@@ -75,161 +67,218 @@ async def say(hub: Hub, *texts: str, **options: Any) -> Response:
     return await hub.ask("orchestrator", texts[-1], user="u", session="s", **options)
 
 
-async def test_what_is_clear_is_done_by_who_can(hub: Hub) -> None:
+async def test_what_only_reads_is_done_at_once_if_it_is_clear(hub: Hub) -> None:
     """K7, K4: routed by capability; neither agent nor code is shown (K6)."""
     seen = team(hub)
     async with hub:
-        response = await say(hub, "write it")
-    assert (seen["DOC"], response.requires_followup) == (["write it"], False)
-    assert response.result.startswith("Dear reader")
-    assert not any(name in response.result for name in ("DOC", "DOC_GENERATE"))
+        response = await say(hub, "what is it")
+    assert (seen["ANL"], response.requires_followup) == ([{"question": "what is it"}], False)
+    assert (response.metadata["decision"], response.metadata["options"]) == ("did", ["KNOW"])
+    assert not any(name in response.result for name in ("ANL", "KNOW"))
+
+
+async def test_what_changes_something_is_said_back_however_clear_it_is(hub: Hub) -> None:
+    """Nothing is changed without a yes."""
+    seen = team(hub)
+    async with hub:
+        asked = await say(hub, "write it")
+        assert seen["DOC"] == []
+        done = await say(hub, "yes")
+    assert asked.result == "Write a document or report? Please say yes or no."
+    assert (asked.metadata["decision"], asked.metadata["options"]) == ("said_back", ["DOC_GENERATE"])
+    assert (done.metadata["decision"], seen["DOC"]) == ("did", ["write it"])
 
 
 async def test_braces_in_the_users_words_stand_for_themselves(hub: Hub) -> None:
     """K5: the original request in the user's words."""
     seen = team(hub)
     async with hub:
-        await say(hub, "write {part1} of {nobody} to {{request}}")
+        await say(hub, "write {part1} of {nobody} to {{request}}", "yes")
     assert seen["DOC"] == ["write {part1} of {nobody} to {{request}}"]
 
 
-async def test_a_field_that_nobody_has_said_is_asked_for_by_name(hub: Hub) -> None:
+async def test_a_field_that_nobody_has_said_is_asked_for_by_name_and_shown_before_it_is_used(hub: Hub) -> None:
     """K7: a specific question; K14: what was said before is not asked again."""
     seen = team(hub)
     async with hub:
         answer = await say(hub, "value it", input={"years": 5})
-        done = await say(hub, "rate: 0.12")
-    assert answer.requires_followup
-    assert answer.result == "Could you tell me the discount rate (a number)?"
+        back = await say(hub, "rate: 0.12")
+        assert seen["ANL"] == []
+        done = await say(hub, "yes")
+    assert answer.result == (
+        "Work out the net present value of an investment? Could you tell me the discount rate (a number)?"
+    )
+    assert answer.metadata["decision"] == "asked"
+    assert back.result == (
+        "Work out the net present value of an investment (years: 5, rate: 0.12)? Please say yes or no."
+    )
     assert seen["ANL"] == [{"years": 5, "rate": 0.12}]
     assert "24156.72" in done.result
 
 
-async def test_the_users_own_words_stand_for_a_field_that_is_meant_for_them(hub: Hub) -> None:
-    seen = team(hub)
-    async with hub:
-        await say(hub, "what is it")
-    assert seen["ANL"] == [{"question": "what is it"}]
-
-
-async def test_routes_that_are_close_are_offered_and_the_user_chooses(hub: Hub) -> None:
+async def test_what_is_not_sure_is_offered_with_none_of_these(hub: Hub) -> None:
     """K7."""
     seen = team(hub)
     async with hub:
         offered = await say(hub, "perhaps")
         await say(hub, "the second")
-    assert offered.requires_followup
-    assert "1. Work out the net present value of an investment\n2. Write a document or report" in offered.result
+    assert offered.result == (
+        "Which of these do you want? Please say the number.\n"
+        "1. Work out the net present value of an investment\n2. Write a document or report\n3. None of these"
+    )
+    assert offered.metadata["options"] == ["ANL_NPV", "DOC_GENERATE"]
     assert seen["DOC"] == ["perhaps"]
 
 
-async def test_what_is_not_sure_is_asked_about_and_a_yes_is_enough(hub: Hub) -> None:
-    """K7."""
+async def test_the_best_guess_is_said_back_with_the_others_beside_it(hub: Hub) -> None:
     seen = team(hub)
+    add_orchestrator(hub, "front", reader=ScriptedReader({"it": [("DOC_GENERATE", 0.6), ("KNOW", 0.2)]}))
     async with hub:
-        answer = await say(hub, "maybe")
-        await say(hub, "Yes, please")
-    assert "Write a document or report" in answer.result
-    assert seen["DOC"] == ["maybe"]
+        back = await hub.ask("front", "it", user="u", session="s")
+        await hub.ask("front", "2", user="u", session="s")
+    assert back.result == (
+        "Write a document or report? Please say yes or no.\n"
+        "Or did you mean one of these? Then say its number.\n"
+        "1. Write a document or report\n2. Answer a question (question: it)\n3. None of these"
+    ).replace(" (question: it)", "")
+    assert (seen["DOC"], seen["ANL"]) == ([], [{"question": "it"}])
 
 
-async def test_who_says_in_other_words_what_was_offered_has_it_done_with_both_texts(hub: Hub) -> None:
-    """K14: a reply is read together with the words that led to the question."""
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "no",
+        "never mind",
+        "stop",
+        "please don't do anything",
+        "nein danke",
+        "vergiss es",
+        "I changed my mind",
+        "forget it",
+    ],
+)
+@pytest.mark.parametrize("text", ["write it", "perhaps", "value it", "maybe", "write it all down. value it"])
+async def test_a_refusal_changes_nothing_whatever_was_asked(hub: Hub, text: str, reply: str) -> None:
     seen = team(hub)
     async with hub:
-        await say(hub, "maybe", "write it")
-        last = await say(hub, "Yes")
-    assert seen["DOC"] == ["maybe\nwrite it"]
-    assert "cannot do that" in last.result
+        answer = await say(hub, text, reply, "yes", "1")
+    assert seen == {"ANL": [], "DOC": []}
+    assert not answer.requires_followup
+
+
+@pytest.mark.parametrize(
+    "reply", ["what a lovely day", "perhaps", "sing", "42 elephants", "my thing", "write", "hello"]
+)
+@pytest.mark.parametrize("text", ["write it", "perhaps", "maybe", "write it all down. value it"])
+async def test_whatever_is_no_answer_changes_nothing_and_the_question_is_asked_again(
+    hub: Hub, text: str, reply: str
+) -> None:
+    seen = team(hub)
+    async with hub:
+        answer = await say(hub, text, reply)
+    assert seen == {"ANL": [], "DOC": []}
+    assert answer.requires_followup
 
 
 async def test_who_wants_something_else_instead_of_answering_gets_it(hub: Hub) -> None:
     seen = team(hub)
     async with hub:
-        await say(hub, "maybe", "what is it")
+        await say(hub, "maybe", "what is it", "yes")
     assert (seen["DOC"], seen["ANL"]) == ([], [{"question": "what is it"}])
 
 
-VISITS = (
-    Capability(
-        code="CANCEL",
-        description="Cancel an appointment",
-        examples=("cancel my appointment", "please cancel the visit", "I cannot come to my appointment"),
-    ),
-    Capability(
-        code="MOVE",
-        description="Move an appointment to another day",
-        examples=("move my appointment", "reschedule my visit", "can I come on another day"),
-    ),
-    Capability(
-        code="HOURS",
-        description="Tell the opening hours",
-        examples=("when do you open", "what are your opening hours"),
-        read_only=True,
-    ),
-)
-
-
-async def test_the_reply_to_a_clarification_is_read_with_the_words_before(hub: Hub) -> None:
-    """K14: neither text says it alone, and the agent gets both."""
-    done: list[tuple[str | None, str]] = []
-
-    @hub.agent("desk", capabilities=VISITS)
-    async def desk(brief: Brief) -> str:
-        done.append((brief.capability, brief.objective))
-        return "Done."
-
-    add_orchestrator(hub)
+async def test_a_part_of_a_name_is_only_said_back(hub: Hub) -> None:
+    seen = team(hub)
     async with hub:
-        answer = await say(hub, "my appointment on Monday")
-        assert (answer.requires_followup, done) == (True, [])
-        await say(hub, "cancel it")
-    assert done == [("CANCEL", "my appointment on Monday\ncancel it")]
+        back = await say(hub, "perhaps", "a document")
+        assert seen["DOC"] == []
+        await say(hub, "yes")
+    assert back.result == "Write a document or report? Please say yes or no."
+    assert seen["DOC"] == ["perhaps"]
 
 
-@pytest.mark.parametrize("no", ["neither of these, thanks", "None of them.", "nichts davon, danke", "keins davon"])
-async def test_who_wants_none_of_the_options_is_asked_again(hub: Hub, no: str) -> None:
+@pytest.mark.parametrize("no", ["neither of these, thanks", "None of them.", "nichts davon, danke", "keins davon", "3"])
+async def test_who_wants_none_of_the_options_is_asked_to_say_it_in_other_words(hub: Hub, no: str) -> None:
     seen = team(hub)
     async with hub:
         answer = await say(hub, "perhaps", no)
-    assert answer.requires_followup
     assert answer.result == "Please say in other words what you want."
     assert seen == {"ANL": [], "DOC": []}
 
 
-async def test_after_a_no_the_next_words_are_read_with_those_before(hub: Hub) -> None:
-    done: list[tuple[str | None, str]] = []
+async def test_what_is_sent_is_what_was_said_back_whatever_has_come_in_between(make_hub: MakeHub) -> None:
+    """Value by value, over a restart."""
+    schema = {
+        "type": "object",
+        "properties": {"consignee": {"type": "string"}, "day": {"enum": ["Monday", "Tuesday"]}},
+        "required": ["consignee", "day"],
+    }
+    book = Capability(code="BOOK", description="Book the freight", input_schema=schema)
+    sent: list[Any] = []
 
-    @hub.agent("desk", capabilities=VISITS)
-    async def desk(brief: Brief) -> str:
-        done.append((brief.capability, brief.objective))
-        return "Done."
+    def make() -> Hub:
+        hub = make_hub()
 
-    add_orchestrator(hub)
-    async with hub:
-        await say(hub, "please cancel the appointment on Monday", "no")
-        answer = await say(hub, "when do you open")
-    assert answer.ok
-    assert [code for code, _ in done] == ["HOURS"]
+        @hub.agent("freight", capabilities=[book])
+        async def freight(brief: Brief) -> str:
+            sent.append(brief.input)
+            return "Booked."
+
+        add_orchestrator(hub, reader=ScriptedReader(lambda text: [("BOOK", 0.9)] if "book" in text else []))
+        return hub
+
+    async with make() as hub:
+        back = await say(hub, "book it for Monday", input={"consignee": "Baltic Coffee"})
+        other = await say(hub, "no, on Tuesday")
+    async with make() as hub:
+        await say(hub, "yes", input={"day": "Monday"})
+    assert back.result == "Book the freight (day: Monday, consignee: Baltic Coffee)? Please say yes or no."
+    assert other.result == "Book the freight (consignee: Baltic Coffee, day: Tuesday)? Please say yes or no."
+    assert sent == [{"day": "Tuesday", "consignee": "Baltic Coffee"}]
 
 
-async def test_what_nobody_can_do_is_admitted_with_what_can_be_done(hub: Hub) -> None:
+async def test_what_is_far_from_everything_may_not_be_possible_and_what_comes_nearest_is_named(hub: Hub) -> None:
     """K7."""
     seen = team(hub)
+    reader = ScriptedReader({"sing": [("DOC_GENERATE", 0.05), ("KNOW", 0.04), ("ANL_NPV", 0.03)]})
+    reader.far = 0.9
+    add_orchestrator(hub, "front", reader=reader)
     async with hub:
-        response = await say(hub, "sing")
+        response = await hub.ask("front", "sing", user="u", session="s")
+        none = await hub.ask("front", "none of these", user="u", session="s")
+        unknown = await hub.ask("orchestrator", "sing", user="u", session="t")
+    assert response.result.startswith(
+        "I may not be able to do that. What comes nearest:\n1. Write a document or report"
+    )
+    assert response.result.endswith("4. None of these")
+    assert response.metadata["decision"] == "cannot"
+    assert none.metadata["decision"] == "noted"
+    assert "I cannot do that. What I can do:" in unknown.result
     assert (seen["ANL"], seen["DOC"]) == ([], [])
-    assert "I cannot do that." in response.result
-    assert "Write a document or report" in response.result
 
 
-async def test_a_request_of_several_parts_is_done_in_one_run_and_told_as_one(hub: Hub) -> None:
+@pytest.mark.parametrize("text", ["hello", "Hello, can you help me?", "Guten Tag!", "what can you do?", "hilfe"])
+async def test_a_greeting_gets_one_and_what_can_be_done(hub: Hub, text: str) -> None:
+    team(hub)
+    async with hub:
+        answer = await say(hub, text)
+    assert answer.result.startswith("Hello! What I can do:\nI can tell you:\n- Answer a question\nI can do for you:")
+    assert answer.metadata["decision"] == "greeted"
+
+
+async def test_a_request_of_several_parts_is_said_back_whole_and_done_in_one_run(hub: Hub) -> None:
     """K7, K8: secondary intents."""
     seen = team(hub)
     async with hub:
-        answer = await say(hub, "value it now please, then write it all down")
-        response = await say(hub, "rate: 0.1\nyears: 2")
-    assert answer.requires_followup
+        asked = await say(hub, "value it now please. write it all down")
+        back = await say(hub, "rate: 0.1\nyears: 2")
+        assert seen == {"ANL": [], "DOC": []}
+        response = await say(hub, "yes")
+    assert (asked.metadata["decision"], back.metadata["decision"]) == ("asked", "said_back")
+    assert back.result.startswith(
+        "I would do this:\n1. Work out the net present value of an investment (rate: 0.1, years: 2)\n"
+        "2. Write a document or report"
+    )
     assert (len(seen["ANL"]), len(seen["DOC"])) == (1, 1)
     assert "24156.72" in response.result
     assert "Dear reader" in response.result
@@ -250,18 +299,18 @@ async def test_a_reply_may_come_after_a_restart(make_hub: MakeHub) -> None:
 
 async def test_a_workflow_can_be_asked_for_like_a_capability(hub: Hub) -> None:
     seen = team(hub)
-    add_workflow(
-        hub,
-        Workflow(name="trip", description="Plan a whole trip", steps=(Step(name="one", capability="DOC_GENERATE"),)),
-    )
+    steps = (Step(name="one", capability="DOC_GENERATE"),)
+    add_workflow(hub, Workflow(name="trip", description="Plan a whole trip", steps=steps))
     async with hub:
-        response = await say(hub, "plan a trip")
+        asked = await say(hub, "plan a trip")
+        response = await say(hub, "yes")
+    assert asked.result == "Plan a whole trip? Please say yes or no."
     assert len(seen["DOC"]) == 1
     assert response.ok
 
 
-async def test_with_its_own_classifier_it_learns_from_examples_and_confirms_what_changes_something(hub: Hub) -> None:
-    """K7: trained from the capabilities' own utterances, without a network."""
+async def test_by_default_it_learns_from_examples_and_confirms_what_changes_something(hub: Hub) -> None:
+    """K7: from the capabilities' own utterances, without a network."""
     agents: list[str] = []
     for name, examples in {
         "weather": ("will it rain tomorrow", "what is the weather like", "is it sunny outside", "how warm is it today"),
@@ -277,93 +326,118 @@ async def test_with_its_own_classifier_it_learns_from_examples_and_confirms_what
 
     add_orchestrator(hub)
     async with hub:
-        await hub.ask("orchestrator", "is it going to rain today?", user="u")
+        await hub.ask("orchestrator", "what is the weather like today?", user="u")
         confirmed = await hub.ask("orchestrator", "please order me a margherita pizza", user="u", session="s")
         assert agents == ["weather"]
         await hub.ask("orchestrator", "yes", user="u", session="s")
-    assert (confirmed.result, confirmed.requires_followup) == ("About pizza? Please say yes or no.", True)
+    assert confirmed.result.startswith("About pizza? Please say yes or no.")
     assert agents == ["weather", "pizza"]
 
 
-# ── confirming ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
 @pytest.mark.parametrize(
-    ("own", "team", "read_only", "must_agree"),
-    [
-        (None, "unsure", False, False),
-        (None, "always", False, True),
-        (None, "always", True, False),
-        ("always", "never", False, True),
-        ("always", "never", True, True),
-        ("never", "always", False, False),
-    ],
+    ("read_only", "confirm", "must_agree"), [(True, False, False), (True, True, True), (False, False, True)]
 )
-async def test_a_capability_or_its_team_says_when_a_user_has_to_agree(
-    hub: Hub, own: Confirmation | None, team: Confirmation, read_only: bool, must_agree: bool
+async def test_a_capability_says_whether_a_user_has_to_agree_although_it_only_reads(
+    hub: Hub, read_only: bool, confirm: bool, must_agree: bool
 ) -> None:
-    """K7: here the classifier is sure."""
+    """K7: here the reader is sure."""
     done: list[str] = []
 
-    @hub.agent("DOC", capabilities=[replace(DOC, confirm=own, read_only=read_only)])
+    @hub.agent("DOC", capabilities=[replace(DOC, confirm=confirm, read_only=read_only)])
     async def doc(brief: Brief) -> str:
         done.append(brief.objective)
         return "Dear reader"
 
-    add_orchestrator(hub, classifier=Script, confirm=team)
+    add_orchestrator(hub, reader=ScriptedReader(SCRIPT))
     async with hub:
         first = await say(hub, "write it")
-        assert first.requires_followup == must_agree
-        assert done == ([] if must_agree else ["write it"])
+        assert (first.requires_followup, done) == (must_agree, [] if must_agree else ["write it"])
         if must_agree:
-            assert first.result == "Write a document or report? Please say yes or no."
             await say(hub, "yes")
     assert done == ["write it"]
 
 
-async def test_nothing_but_a_yes_agrees_to_what_was_said_back(hub: Hub) -> None:
-    seen = team(hub)
-    add_orchestrator(hub, "careful", classifier=Script, confirm="always")
-    async with hub:
-        for text in ("write it", "write it", "write it all down"):
-            answer = await hub.ask("careful", text, user="u", session="s")
-            assert answer.result == "Write a document or report? Please say yes or no."
-    assert seen["DOC"] == []
-
-
-async def test_who_says_no_has_nothing_done(hub: Hub) -> None:
-    seen = team(hub)
-    add_orchestrator(hub, "careful", classifier=Script, confirm="always")
-    async with hub:
-        await hub.ask("careful", "write it", user="u", session="s")
-        again = await hub.ask("careful", "no", user="u", session="s")
-    assert (seen["DOC"], again.requires_followup) == ([], True)
-
-
 async def test_a_workflow_is_as_strict_as_the_strictest_of_its_steps(hub: Hub) -> None:
-    @hub.agent("DOC", capabilities=[replace(DOC, confirm="always")])
+    @hub.agent("DOC", capabilities=[replace(DOC, read_only=True, confirm=True)])
     async def doc(_: Brief) -> str:
         return "Dear reader"
 
     steps = (Step(name="one", capability="DOC_GENERATE"),)
     add_workflow(hub, Workflow(name="trip", description="Plan a whole trip", steps=steps))
-    add_orchestrator(hub, classifier=Script)
+    add_orchestrator(hub, reader=ScriptedReader(SCRIPT))
     async with hub:
         answer = await say(hub, "plan a trip")
     assert answer.result == "Plan a whole trip? Please say yes or no."
 
 
-async def test_whoever_gives_what_is_missing_agrees_to_it(hub: Hub) -> None:
-    """K14: nothing is asked twice."""
-    seen = team(hub)
-    add_orchestrator(hub, "careful", classifier=Script, confirm="always")
-    async with hub:
-        answer = await hub.ask("careful", "value it", user="u", session="s")
-        await hub.ask("careful", "rate: 0.1\nyears: 2", user="u", session="s")
-    assert answer.result.startswith(
-        "Work out the net present value of an investment? Could you tell me the discount rate (a number) and the years"
+# ── after an act ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+DAY = {"type": "object", "properties": {"day": {"enum": ["Monday", "Tuesday", "Friday"]}}, "required": ["day"]}
+
+
+def lessons(hub: Hub, *, undo: str | None) -> list[tuple[str | None, Any]]:
+    done: list[tuple[str | None, Any]] = []
+    capabilities = [
+        Capability(code="LESSON", description="Book a lesson", input_schema=DAY, undo=undo),
+        Capability(code="UNBOOK", description="Cancel a lesson", input_schema=DAY),
+        Capability(code="FREE", description="Tell which teachers are free", input_schema=DAY, read_only=True),
+    ]
+
+    @hub.agent("school", capabilities=capabilities)
+    async def school(brief: Brief) -> str:
+        done.append((brief.capability, brief.input))
+        return "Done."
+
+    reader = ScriptedReader(
+        lambda text: (
+            [({"book": "LESSON", "who": "FREE"}[text.split()[0]], 0.9)] if text.split()[0] in {"book", "who"} else []
+        )
     )
-    assert seen["ANL"] == [{"rate": 0.1, "years": 2}]
+    add_orchestrator(hub, reader=reader)
+    return done
+
+
+async def test_what_was_done_is_undone_after_a_yes_where_a_capability_says_how(hub: Hub) -> None:
+    done = lessons(hub, undo="UNBOOK")
+    async with hub:
+        await say(hub, "book a lesson on Friday", "yes")
+        back = await say(hub, "undo that")
+        assert len(done) == 1
+        await say(hub, "yes")
+    assert back.result == "Cancel a lesson (day: Friday)? Please say yes or no."
+    assert done == [("LESSON", {"day": "Friday"}), ("UNBOOK", {"day": "Friday"})]
+
+
+async def test_what_nothing_undoes_is_admitted_with_who_can_be_asked(hub: Hub) -> None:
+    done = lessons(hub, undo=None)
+    async with hub:
+        answer = await say(hub, "book a lesson on Friday", "yes", "take it back")
+    assert answer.result == "I cannot undo that. It was done by school: please ask there."
+    assert done == [("LESSON", {"day": "Friday"})]
+
+
+async def test_a_correction_after_an_act_is_said_back_with_the_other_value(hub: Hub) -> None:
+    done = lessons(hub, undo=None)
+    async with hub:
+        back = await say(hub, "book a lesson on Friday", "yes", "no, on Tuesday")
+        assert len(done) == 1
+        await say(hub, "yes")
+    assert back.result == "Book a lesson (day: Tuesday)? Please say yes or no."
+    assert done[1] == ("LESSON", {"day": "Tuesday"})
+
+
+async def test_again_and_what_about_repeat_what_only_reads_at_once(hub: Hub) -> None:
+    done = lessons(hub, undo=None)
+    async with hub:
+        await say(hub, "who is free on Friday", "and on Monday?", "again")
+        again = await say(hub, "book a lesson on Friday", "yes", "once more")
+    assert done == [
+        ("FREE", {"day": "Friday"}),
+        ("FREE", {"day": "Monday"}),
+        ("FREE", {"day": "Monday"}),
+        ("LESSON", {"day": "Friday"}),
+    ]
+    assert again.result == "Book a lesson (day: Friday)? Please say yes or no."
 
 
 # ── state (K13) ───────────────────────────────────────────────────────────────────────────────────────────────────────

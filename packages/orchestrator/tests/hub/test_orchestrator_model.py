@@ -17,9 +17,10 @@ from openai_server import Drop, Garbage, Hang, OpenAIServer, call, say
 from openai_server import Status as HttpStatus
 from remit import Answer, Brief, Capability, Code, Hub, RemitError, Response, Status, Step, Workflow, fault
 from remit_models import ModelAgent
-from remit_orchestrator import add_orchestrator, add_workflow, intent_classifier
+from remit_orchestrator import add_orchestrator, add_workflow
 from remit_orchestrator import workflow_answer as narrator
-from remit_orchestrator.text.classification import ClassifiedText, ScoredCapability
+from remit_orchestrator.dialogue.commands import Commands, DialogueState, StartCapability, TextSpan
+from remit_orchestrator.readers import model as model_reader
 from remit_testing import ManualClock
 
 MakeHub = Callable[..., Hub]
@@ -29,11 +30,14 @@ WEATHER = Capability(
     code="SKY_WEATHER",
     description="Say what the weather will be like",
     examples=("will it rain tomorrow", "what is the weather like", "is it sunny outside", "how warm is it today"),
+    read_only=True,
 )
 PIZZA = Capability(
     code="KIT_PIZZA",
     description="Order a pizza",
     examples=("order a pizza", "I want a margherita", "get me some food delivered", "I am hungry, order dinner"),
+    # It only reads here, so that a model's choice is carried out at once.
+    read_only=True,
 )
 ASKED = "an umbrella, yes or no? and something with cheese"
 TOLD = "Your margherita comes at 19:30, and it is sunny at 21 degrees."
@@ -47,20 +51,21 @@ def serve() -> Iterator[Serve]:
         yield lambda *script: stack.enter_context(OpenAIServer(script))
 
 
+def start(code: str, confidence: float = 0.9, *, words: str = "umbrella", piece: int = 1) -> dict[str, Any]:
+    """What a model proposes for a piece of a text."""
+    return {"command": "start", "piece": piece, "words": words, "capability": code, "confidence": confidence}
+
+
 def means(
-    primary: str | None = "SKY_WEATHER",
-    confidence: float = 0.9,
-    *,
-    also: Sequence[str] = (),
-    instead: Sequence[str] = (),
+    primary: str | None = "SKY_WEATHER", confidence: float = 0.9, *, also: Sequence[str] = (), words: str = "umbrella"
 ) -> Served:
-    """What a model answers that says what is wanted."""
-    return call(
-        "final_result",
-        primary=None if primary is None else {"code": primary, "confidence": confidence},
-        secondary=[{"code": code, "confidence": confidence} for code in also],
-        alternatives=[{"code": code, "confidence": 0.4} for code in instead],
-    )
+    """What a model answers that says what is wanted; *also*: by the pieces after the first, which end with cheese."""
+    if primary is None:
+        first = {"command": "none", "piece": 1, "words": words, "confidence": confidence}
+    else:
+        first = start(primary, confidence, words=words)
+    rest = [start(code, confidence, words="cheese", piece=place) for place, code in enumerate(also, 2)]
+    return call("final_result", commands=[first, *rest])
 
 
 def quotes(*passages: tuple[int, str]) -> Served:
@@ -84,7 +89,7 @@ def team(hub: Hub, server: OpenAIServer, **options: Any) -> list[str]:
         return Answer("A margherita comes at 19:30.", confidence=0.6)
 
     model = ModelAgent("scripted", base_url=server.base_url, settings={"max_retries": 0})
-    wanted: dict[str, Any] = {"classifier": "model", **options}
+    wanted: dict[str, Any] = {"reader": "model", **options}
     add_orchestrator(hub, model=model, **wanted)
     return agents
 
@@ -97,103 +102,134 @@ async def ask(hub: Hub, text: str = ASKED, user: str = "u", **options: Any) -> R
 # ── what is wanted ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_model_says_what_is_wanted_where_words_do_not_tell(hub: Hub, serve: Serve) -> None:
-    """K7: primary and secondary intents, with targets and confidence."""
+async def test_a_model_says_what_is_wanted_for_each_piece_of_a_text(hub: Hub, serve: Serve) -> None:
+    """K7: with targets."""
     server = serve(means(also=["KIT_PIZZA"]))
     agents = team(hub, server)
     response = await ask(hub)
     [request] = server.requests
     assert sorted(agents) == ["KIT", "SKY"]
     assert response.metadata["intents"] == [
-        {"capability": "SKY_WEATHER", "agent": "SKY", "confidence": 0.9},
-        {"capability": "KIT_PIZZA", "agent": "KIT", "confidence": 0.9},
+        {"capability": "SKY_WEATHER", "agent": "SKY"},
+        {"capability": "KIT_PIZZA", "agent": "KIT"},
     ]
     assert response.metadata["cache_status"] == "miss"
     assert "- KIT_PIZZA: Order a pizza. People say: “order a pizza”; “I want a margherita”" in request.message_texts
-    assert f"Request:\n{ASKED}" in request.message_texts
+    assert "1. an umbrella, yes or no\n2. something with cheese" in request.message_texts
     assert response.usage.total == 30, "what the model used is the orchestrator's"
 
 
-async def test_a_part_for_which_a_model_finds_nothing_is_named_as_not_done(hub: Hub, serve: Serve) -> None:
-    """K7: no part is dropped in silence."""
-    server = serve(means())
-    agents = team(hub, server)
-    response = await ask(hub, "tell me whether I need an umbrella and paint my fence")
-    assert agents == ["SKY"]
-    assert "I did not do this, because I cannot do it: “paint my fence”." in response.result
-    assert "Its parts:\n1. tell me whether I need an umbrella\n2. paint my fence" in server.requests[0].message_texts
-
-
-async def test_a_part_of_which_a_model_is_not_sure_is_asked_about(hub: Hub, serve: Serve) -> None:
-    """K7: and the others wait for the answer."""
-    unsure = call(
-        "final_result",
-        primary={"code": "SKY_WEATHER", "confidence": 0.9, "part": 1},
-        secondary=[{"code": "KIT_PIZZA", "confidence": 0.5, "part": 2}],
-        alternatives=[],
-    )
-    agents = team(hub, serve(unsure))
-    response = await ask(hub, "tell me whether I need an umbrella and see to my supper")
-    assert (agents, response.requires_followup) == ([], True)
-    assert "You said “see to my supper”." in response.result
-    assert "1. Order a pizza" in response.result
-
-
-async def test_what_a_model_is_not_sure_of_is_asked_about(hub: Hub, serve: Serve) -> None:
-    """K7: several valid routes are offered."""
-    agents = team(hub, serve(means(confidence=0.45, instead=["KIT_PIZZA"])))
-    response = await ask(hub)
-    assert (agents, response.requires_followup) == ([], True)
-    assert "1. Say what the weather will be like\n2. Order a pizza" in response.result
-
-
-async def test_what_a_model_finds_nobody_for_is_admitted(hub: Hub, serve: Serve) -> None:
+async def test_what_a_model_is_not_sure_of_is_offered(hub: Hub, serve: Serve) -> None:
     """K7."""
+    agents = team(hub, serve(means(confidence=0.3)))
+    response = await ask(hub, "umbrella?")
+    assert (agents, response.metadata["decision"]) == ([], "offered")
+    assert response.metadata["options"] == ["SKY_WEATHER", "KIT_PIZZA"]
+
+
+async def test_what_a_model_finds_nobody_for_may_not_be_possible(hub: Hub, serve: Serve) -> None:
+    """K7: with what comes nearest by the reader without a model."""
     agents = team(hub, serve(means(None)))
-    response = await ask(hub, "sing me a song")
+    response = await ask(hub, "umbrella?")
     assert agents == []
-    assert "I cannot do that." in response.result
+    assert response.result.startswith("I may not be able to do that. What comes nearest:\n1. ")
 
 
-async def test_a_model_does_not_overrule_words_that_are_sure(hub: Hub, serve: Serve) -> None:
-    """K7: a model's confidence is its own statement; where the words say otherwise, the user is asked."""
+async def test_a_model_reads_nothing_at_once_that_no_other_reader_ranks_among_three(hub: Hub, serve: Serve) -> None:
+    """A careless model is always sure."""
+    for place in range(3):
+        nearer = Capability(
+            code=f"NEAR_{place}",
+            description=f"Tell about umbrella number {place}",
+            examples=(f"umbrella {place}",),
+            read_only=True,
+        )
+
+        @hub.agent(f"near-{place}", capabilities=[nearer])
+        async def near(_: Brief) -> str:
+            return "Near."
+
     agents = team(hub, serve(means("KIT_PIZZA", 1.0)))
-    response = await ask(hub, "what is the weather like")
-    assert (agents, response.requires_followup) == ([], True)
-    assert "Order a pizza" in response.result
-    assert "Say what the weather will be like" in response.result
+    response = await ask(hub, "umbrella")
+    assert agents == []
+    assert response.metadata["decision"] == "said_back"
+    assert response.metadata["options"][0] == "KIT_PIZZA"
+
+
+async def test_no_model_agrees_for_the_user(hub: Hub, serve: Serve) -> None:
+    """A reply counts by what the user says, not by what a model makes of it."""
+    done: list[str] = []
+
+    @hub.agent("PAY", capabilities=[Capability(code="PAY_BILL", description="Pay the bill")])
+    async def pay(_: Brief) -> str:
+        done.append("paid")
+        return "Paid."
+
+    agree = call("final_result", commands=[{"command": "agree", "piece": 1, "words": "umbrella"}])
+    choose = call("final_result", commands=[{"command": "choose", "piece": 1, "words": "umbrella", "option": 1}])
+    team(hub, serve(means("PAY_BILL", 1.0), agree, choose, means("PAY_BILL", 1.0)))
+    async with hub:
+        answers = [
+            await hub.ask("orchestrator", f"{whose} umbrella", user="u", session="s")
+            for whose in ("my", "her", "his", "our")
+        ]
+    assert done == []
+    assert [each.metadata["decision"] for each in answers] == ["said_back", "asked", "said_back", "said_back"]
+
+
+async def test_a_model_is_shown_the_last_turns_and_may_say_what_is_different(hub: Hub, serve: Serve) -> None:
+    """ "And Paul?" is a new value for what was done last."""
+    asked: list[Any] = []
+    name = {"type": "object", "properties": {"who": {"type": "string"}}, "required": ["who"]}
+    capability = Capability(code="FIND", description="Find a person", input_schema=name, read_only=True)
+
+    @hub.agent("FIND", capabilities=[capability])
+    async def find(brief: Brief) -> str:
+        asked.append(brief.input)
+        return "Found."
+
+    first = {"command": "start", "piece": 1, "words": "Anna", "capability": "FIND", "values": {"who": "Anna"}}
+    then = {"command": "set_field", "piece": 1, "words": "Paul", "field": "who", "values": {"who": "Paul"}}
+    server = serve(call("final_result", commands=[first]), call("final_result", commands=[then]))
+    add_orchestrator(hub, reader="model", model=ModelAgent("scripted", base_url=server.base_url))
+    async with hub:
+        await hub.ask("orchestrator", "where is Anna now", user="u", session="s")
+        await hub.ask("orchestrator", "where would Paul be", user="u", session="s")
+    assert asked == [{"who": "Anna"}, {"who": "Paul"}]
+    assert "where is Anna now" in server.requests[1].message_texts
+    assert '"who":"Anna"' in server.requests[1].message_texts
+
+
+async def test_a_value_that_a_model_makes_up_is_not_used(hub: Hub, serve: Serve) -> None:
+    asked: list[Any] = []
+    schema = {"type": "object", "properties": {"where": {"type": "string"}, "day": {"type": "string"}}}
+
+    @hub.agent("SKY", capabilities=[replace(WEATHER, input_schema=schema)])
+    async def sky(brief: Brief) -> str:
+        asked.append(brief.input)
+        return "Sunny."
+
+    made = start("SKY_WEATHER") | {"values": {"where": "Rome", "day": "Monday", "how": "umbrella"}}
+    server = serve(call("final_result", commands=[made]))
+    add_orchestrator(hub, reader="model", model=ModelAgent("scripted", base_url=server.base_url))
+    await ask(hub, "umbrella in Rome?")
+    assert asked == [{"where": "Rome"}]
 
 
 async def test_a_model_is_given_tokens_in_place_of_personal_data(hub: Hub, serve: Serve) -> None:
     server = serve(means())
     team(hub, server)
-    await ask(hub, "write to alice@example.org whether she needs an umbrella")
-    assert "alice@" not in server.requests[0].text
-    assert "write to [EMAIL:" in server.requests[0].message_texts
-
-
-async def test_a_model_is_told_of_nothing_that_cannot_be_asked_for(hub: Hub, serve: Serve) -> None:
-    """A caller that restricts the targets restricts what is offered."""
-    server = serve(means())
-    agents = team(hub, server)
-
-    @hub.agent("boss", may_call=["orchestrator"])
-    async def boss(brief: Brief) -> Any:
-        reply = await brief.delegate("orchestrator", objective="umbrella?", targets=["orchestrator", "SKY"])
-        return reply.result
-
-    async with hub:
-        await hub.ask("boss", "go", user="u")
-    assert agents == ["SKY"]
-    assert "SKY_WEATHER" in server.requests[0].text
-    assert "KIT_PIZZA" not in server.requests[0].text
+    await ask(hub, "umbrella for alice@example.org")
+    assert "alice@example.org" not in server.requests[0].message_texts
+    assert "[EMAIL:" in server.requests[0].message_texts
 
 
 BROKEN: dict[str, Served] = {
-    "a code that was not offered": means("DELETE_ALL"),
-    "a number that is no share": means(confidence=1.7),
+    "a code that was not offered": means("DELETE_ALL", words="weather"),
+    "a number that is no share": means(confidence=1.7, words="weather"),
     "another form": call("final_result", intent="SKY_WEATHER"),
-    "twice the same": means(also=["SKY_WEATHER"]),
+    "words that do not stand there": means(words="umbrella"),
+    "a piece that there is not": call("final_result", commands=[start("SKY_WEATHER", words="weather", piece=7)]),
     "words": say("The weather, I think."),
     "an error": HttpStatus(500),
     "a key that is not accepted": HttpStatus(401),
@@ -203,20 +239,20 @@ BROKEN: dict[str, Served] = {
 
 
 @pytest.mark.parametrize("reply", BROKEN.values(), ids=BROKEN)
-async def test_what_a_model_must_not_say_is_not_believed_and_words_decide(
+async def test_what_a_model_must_not_say_is_not_believed_and_another_reader_reads(
     hub: Hub, serve: Serve, reply: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     """K7: it falls back, says so, and does not keep what was decided that way."""
-    server = serve(reply, means())
+    server = serve(reply, means(words="weather"))
     agents = team(hub, server)
     with caplog.at_level(logging.WARNING, "remit"):
         async with hub:
             first = await hub.ask("orchestrator", "what is the weather like", user="u")
             second = await hub.ask("orchestrator", "what is the weather like", user="u")
     assert agents == ["SKY", "SKY"]
-    assert first.warnings == ("Your request was classified without the model, and may have been misunderstood.",)
+    assert first.warnings == ("Your request was read without the model, and may have been misunderstood.",)
     assert first.metadata["notice"]
-    assert "could not classify a request" in caplog.text
+    assert "could not read a request" in caplog.text
     assert "weather" not in caplog.text
     assert (second.warnings, second.metadata["cache_status"]) == ((), "miss")
     assert len(server.requests) == 2
@@ -226,7 +262,7 @@ async def test_a_model_that_hangs_is_not_waited_for_long(
     hub: Hub, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """K10: nothing hangs on what cannot come."""
-    monkeypatch.setattr(intent_classifier, "PATIENCE_MS", 1_000)
+    monkeypatch.setattr(model_reader, "PATIENCE_MS", 1_000)
     agents = team(hub, serve(Hang()))
     response = await ask(hub, "what is the weather like")
     assert agents == ["SKY"]
@@ -256,7 +292,7 @@ async def test_what_a_model_may_say_is_capped_beforehand(hub: Hub, serve: Serve)
     """At most a quarter of the tokens go into finding out what they are for."""
     server = serve(means())
     team(hub, server)
-    response = await ask(hub, max_tokens=4_000)
+    response = await ask(hub, "umbrella?", max_tokens=4_000)
     assert response.ok
     assert 100 <= server.requests[0].body["max_tokens"] <= 900
 
@@ -274,8 +310,8 @@ async def test_many_capabilities_are_told_with_fewer_examples_rather_than_not_at
             return brief.objective
 
     team(hub, server)
-    response = await ask(hub, max_tokens=tokens)
-    assert response.metadata["intents"][0]["capability"] == "SKY_WEATHER"
+    response = await ask(hub, "umbrella?", max_tokens=tokens)
+    assert response.metadata["options"][0] == "SKY_WEATHER"
     assert server.requests[0].message_texts.count("“please do the work") == 12 * examples
 
 
@@ -292,32 +328,30 @@ async def test_a_run_that_is_stopped_is_stopped_while_its_model_thinks(hub: Hub,
 
 
 async def test_without_a_model_nothing_is_made_that_needs_one(hub: Hub) -> None:
-    with pytest.raises(RemitError, match='classifier="model" needs a `model`'):
-        add_orchestrator(hub, classifier="model")
+    with pytest.raises(RemitError, match='reader="model" needs a `model`'):
+        add_orchestrator(hub, reader="model")
     with pytest.raises(RemitError, match='narrate="model" needs a `model`'):
         add_orchestrator(hub, narrate="model")
     with pytest.raises(RemitError, match="nothing uses its `model`"):
         add_orchestrator(hub, model="openai:gpt-5-mini")
 
 
-async def test_a_classifier_of_ones_own_is_asked_within_the_brief(hub: Hub) -> None:
+async def test_a_reader_of_ones_own_is_asked_within_the_brief(hub: Hub) -> None:
     """All stand behind one port."""
     objectives: list[str] = []
 
     class Own:
-        def __init__(self, capabilities: Sequence[Capability]) -> None:
-            self.codes = [each.code for each in capabilities]
-
-        async def classify(self, text: str, brief: Brief) -> ClassifiedText:
+        async def read(self, text: str, pieces: Sequence[TextSpan], state: DialogueState, brief: Brief) -> Commands:
             brief.spend(prompt=7)
-            return ClassifiedText([ScoredCapability(self.codes[0], 1.0)])
+            code = state.capabilities[0].code
+            return Commands(((StartCapability(capability=code, confidence=1.0, span=pieces[0]),),))
 
     @hub.agent("SKY", capabilities=[WEATHER])
     async def sky(brief: Brief) -> str:
         objectives.append(brief.objective)
         return "Sunny."
 
-    add_orchestrator(hub, classifier=Own)
+    add_orchestrator(hub, reader=Own())
     response = await ask(hub, "whatever")
     assert (objectives, response.usage.prompt) == (["whatever"], 7)
 
@@ -368,9 +402,9 @@ async def test_words_with_personal_data_are_known_in_their_own_conversation_alon
     async with hub:
         statuses = [
             (await hub.ask("orchestrator", text, user="u", session=session)).metadata["cache_status"]
-            for session in ("s", "s", "t")
+            for session in ("s", "t")
         ]
-    assert statuses == ["miss", "hit", "miss"]
+    assert statuses == ["miss", "miss"]
 
 
 async def test_what_is_offered_to_one_caller_does_not_answer_another(hub: Hub, serve: Serve) -> None:
@@ -450,13 +484,13 @@ async def test_a_text_that_says_what_nobody_said_is_rejected(
 async def test_names_and_codes_do_not_show_whoever_tells_it(hub: Hub, serve: Serve) -> None:
     """K6."""
 
-    @hub.agent("GOS", capabilities=[Capability(code="GOS_TALK", description="Tell what others do")])
+    @hub.agent("GOS", capabilities=[Capability(code="GOS_TALK", description="Tell what others do", read_only=True)])
     async def gossip(brief: Brief) -> str:
         return "SKY and KIT_PIZZA are at work."
 
     narration = say(f"{COMES} SKY and KIT_PIZZA are at work. The sky is sunny; the degrees are 21.")
     agents = narrated(hub, serve(means(also=["KIT_PIZZA", "GOS_TALK"]), narration))
-    response = await ask(hub)
+    response = await ask(hub, f"{ASKED}\ntalk about cheese")
     assert sorted(agents) == ["KIT", "SKY"]
     assert response.metadata["narrated"] == "model"
     assert "A margherita comes at 19:30." in response.result
@@ -494,7 +528,7 @@ async def test_conflicts_are_shown_though_a_model_hides_them(hub: Hub, serve: Se
 
 
 async def test_one_result_is_given_as_it_is(hub: Hub, serve: Serve) -> None:
-    server = serve(means("KIT_PIZZA"), say("Never said."))
+    server = serve(means("KIT_PIZZA", words="cheese"), say("Never said."))
     narrated(hub, server)
     response = await ask(hub, "something with cheese")
     assert response.result.startswith("A margherita comes at 19:30.")

@@ -6,7 +6,8 @@ from typing import Any
 
 from remit import Answer, Brief, Capability, Hub, Response, Status
 from remit_orchestrator import add_orchestrator
-from remit_orchestrator.text.classification import ClassifiedText, ScoredCapability
+from remit_orchestrator.dialogue.commands import Commands, DialogueState, TextSpan
+from scripted_reader import ScriptedReader
 
 MakeHub = Callable[..., Hub]
 
@@ -23,34 +24,24 @@ ORDER = Capability(
 )
 RATE = Capability(
     code="RATE",
+    read_only=True,
     description="Work out the rate",
     input_schema={"type": "object", "properties": {"years": {"type": "integer"}}, "required": ["years"]}
     | {"additionalProperties": False},
 )
 WRITE = Capability(code="write", description="Write it down")
 
-HEARD = {
-    "order": [ScoredCapability("ORDER", 0.9)],
-    "please order a pizza": [ScoredCapability("ORDER", 0.9)],
-    "2 pizzas, please": [ScoredCapability("ORDER", 0.9)],
-    "rate": [ScoredCapability("RATE", 0.9)],
-    "write": [ScoredCapability("write", 0.9)],
-    "perhaps": [ScoredCapability("RATE", 0.45), ScoredCapability("write", 0.4)],
-    "maybe": [ScoredCapability("RATE", 0.4)],
-    "order it for me; rate it for me": [],
-    "order it for me": [ScoredCapability("ORDER", 0.9)],
-    "rate it for me": [ScoredCapability("RATE", 0.9)],
+SCRIPT = {
+    "order": [("ORDER", 0.9)],
+    "please order a pizza": [("ORDER", 0.9)],
+    "2 pizzas, please": [("ORDER", 0.9)],
+    "rate": [("RATE", 0.9)],
+    "write": [("write", 0.9)],
+    "perhaps": [("RATE", 0.35), ("write", 0.3)],
+    "maybe": [("RATE", 0.45)],
+    "order it for me": [("ORDER", 0.9)],
+    "rate it for me": [("RATE", 0.9)],
 }
-
-
-class Script:
-    """A classifier that hears what a test says it hears."""
-
-    def __init__(self, capabilities: Sequence[Capability]) -> None:
-        self.codes = [each.code for each in capabilities]
-
-    def scores(self, text: str) -> list[ScoredCapability]:
-        return HEARD.get(text, [])
 
 
 def team(hub: Hub, *capabilities: Capability) -> list[tuple[str | None, Any]]:
@@ -63,7 +54,7 @@ def team(hub: Hub, *capabilities: Capability) -> list[tuple[str | None, Any]]:
             seen.append((brief.capability, brief.request.input))
             return Answer(f"{brief.capability} is done", confidence=0.9)
 
-    add_orchestrator(hub, classifier=Script)
+    add_orchestrator(hub, reader=ScriptedReader(SCRIPT))
     return seen
 
 
@@ -109,28 +100,19 @@ async def test_what_came_with_a_request_is_not_lost_by_a_question(hub: Hub) -> N
     assert seen == [("RATE", {"years": 3}), ("RATE", {"years": 4})]
 
 
-async def test_who_agrees_may_add_to_it(hub: Hub) -> None:
-    objectives: list[str] = []
-
-    @hub.agent("writer", capabilities=[WRITE])
-    async def write(brief: Brief) -> str:
-        objectives.append(brief.objective)
-        return "done"
-
-    class Perhaps(Script):
-        def scores(self, text: str) -> list[ScoredCapability]:
-            return [ScoredCapability("write", 0.4)]
-
-    add_orchestrator(hub, classifier=Perhaps)
+async def test_who_agrees_and_adds_what_is_no_value_is_asked_again(hub: Hub) -> None:
+    """Nothing is done of which the user has not seen all."""
+    seen = team(hub)
     async with hub:
-        await say(hub, "write", "Yes, but in French")
-    assert objectives == ["write\nYes, but in French"]
+        answer = await say(hub, "write", "Yes, but in French")
+    assert seen == []
+    assert answer.result.endswith("Write it down? Please say yes or no.")
 
 
 async def test_a_value_is_read_as_what_it_has_to_be(hub: Hub) -> None:
     seen = team(hub)
     async with hub:
-        await say(hub, "order", "what: tea\nPostcode: 20400\nsize: Large")
+        await say(hub, "order", "what: tea\nPostcode: 20400\nsize: Large", "yes")
     assert seen == [("ORDER", {"what": "tea", "postcode": "20400", "size": "large"})]
 
 
@@ -147,7 +129,7 @@ async def test_what_does_not_fit_is_asked_for_again(hub: Hub) -> None:
 async def test_what_is_no_value_for_the_only_field_is_something_else(hub: Hub) -> None:
     seen = team(hub)
     async with hub:
-        response = await say(hub, "rate", "write")
+        response = await say(hub, "rate", "write", "yes")
     assert seen == [("write", None)]
     assert response.ok
 
@@ -157,7 +139,7 @@ async def test_the_first_words_do_not_fill_what_is_still_missing(hub: Hub) -> No
     async with hub:
         response = await say(hub, "order", "what: tea\nsize: small")
         assert response.result == "Could you tell me the postcode?"
-        await say(hub, "20400")
+        await say(hub, "20400", "yes")
     assert seen == [("ORDER", {"what": "tea", "size": "small", "postcode": "20400"})]
 
 
@@ -169,7 +151,9 @@ async def test_fields_of_several_things_are_asked_for_at_once_and_each_gets_its_
             "Could you tell me what it is, the postcode, the size (small or large) and the years (a whole number)? "
             "You can answer in your own words, all at once."
         )
-        await say(hub, "what: tea\npostcode: 20400\nsize: small\nyears: 2")
+        back = await say(hub, "what: tea\npostcode: 20400\nsize: small\nyears: 2")
+        assert (back.metadata["decision"], seen) == ("said_back", [])
+        await say(hub, "yes")
     assert sorted(seen, key=lambda each: str(each[0])) == [
         ("ORDER", {"what": "tea", "postcode": "20400", "size": "small"}),
         ("RATE", {"years": 2}),
@@ -187,7 +171,9 @@ async def test_an_input_that_is_no_table_is_none_for_a_capability_that_wants_one
 async def test_personal_data_fits_where_only_the_hub_can_say(hub: Hub) -> None:
     """Schemas are checked with what tokens stand for."""
     schema = {"type": "object", "properties": {"mail": TEXT | {"pattern": "@"}, "n": {"type": "integer"}}}
-    mail = Capability(code="RATE", input_schema=schema | {"required": ["mail", "n"]}, sees=frozenset({"EMAIL"}))
+    mail = Capability(
+        code="RATE", read_only=True, input_schema=schema | {"required": ["mail", "n"]}, sees=frozenset({"EMAIL"})
+    )
     seen = team(hub, mail)
     async with hub:
         response = await say(hub, "rate", "mail: alice@example.org\nn: 1")
@@ -212,7 +198,7 @@ async def test_what_nobody_offers_any_more_is_admitted(make_hub: MakeHub) -> Non
 async def test_a_capability_with_the_name_of_its_agent_is_asked_for_as_one(hub: Hub) -> None:
     seen = team(hub)
     async with hub:
-        await say(hub, "write")
+        await say(hub, "write", "yes")
     assert seen == [("write", None)], "and not the agent without a capability"
 
 
@@ -221,12 +207,12 @@ async def test_two_that_ask_back_in_one_session_at_once_both_do(hub: Hub) -> Non
     team(hub)
     both = asyncio.Barrier(2)
 
-    class Together(Script):
-        async def classify(self, text: str, brief: Brief) -> ClassifiedText:
+    class Together(ScriptedReader):
+        async def read(self, text: str, pieces: Sequence[TextSpan], state: DialogueState, brief: Brief) -> Commands:
             await both.wait()
-            return ClassifiedText(self.scores(text))
+            return await super().read(text, pieces, state, brief)
 
-    add_orchestrator(hub, "other", classifier=Together)
+    add_orchestrator(hub, "other", reader=Together(SCRIPT))
     async with hub:
         pair = await asyncio.gather(*(hub.ask("other", text, user="u", session="t") for text in ("maybe", "perhaps")))
     assert all(each.requires_followup for each in pair)

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from remit import Brief, Capability, Hub, Response
 from remit_orchestrator import add_orchestrator
+from scripted_reader import ScriptedReader
 
 MakeHub = Callable[..., Hub]
 
@@ -29,10 +28,6 @@ CAPABILITIES = (
     ),
 )
 REQUEST = "Look up the lab result. If it is positive, book an appointment, otherwise cancel the visit"
-PLAN = (
-    "Look up a lab result, then, if it is positive, book an appointment, otherwise cancel an appointment?"
-    " Please say yes or no."
-)
 
 
 def team(hub: Hub, result: Any) -> list[tuple[str | None, dict[str, Any]]]:
@@ -44,7 +39,7 @@ def team(hub: Hub, result: Any) -> list[tuple[str | None, dict[str, Any]]]:
         seen.append((brief.capability, dict(brief.handoff.prior_outputs)))
         return result if brief.capability == "RESULT" else "Done."
 
-    add_orchestrator(hub)
+    add_orchestrator(hub, reader=ScriptedReader(READER))
     return seen
 
 
@@ -56,33 +51,50 @@ async def say(hub: Hub, *texts: str) -> Response:
     return response
 
 
-@pytest.mark.parametrize(("result", "done"), [("The test is positive.", "VISIT"), ({"outcome": "negative"}, "CANCEL")])
-async def test_a_condition_is_decided_from_the_result_before(hub: Hub, result: Any, done: str) -> None:
-    seen = team(hub, result)
+READER = {
+    "Look up the lab result": [("RESULT", 0.9)],
+    "look up the lab result": [("RESULT", 0.9)],
+    "book an appointment": [("VISIT", 0.9)],
+    "cancel the visit": [("CANCEL", 0.9)],
+    "sing a song for us": [],
+    "send the dragon": [("VISIT", 0.3), ("CANCEL", 0.2)],
+}
+
+
+async def test_what_stands_under_a_condition_is_asked_about_with_the_result_in_hand(hub: Hub) -> None:
+    """A yes to the plan is none to what depends on a condition."""
+    seen = team(hub, "The test is positive.")
     async with hub:
-        answer = await say(hub, REQUEST)
-        assert (answer.result, seen) == (PLAN, [])
-        response = await say(hub, "yes")
-    assert seen == [("RESULT", {}), (done, {"part1": result})]
-    assert "You said “If it is positive”: the result says “" in response.result
-    assert "so I did not do this: “" in response.result
+        first = await say(hub, REQUEST)
+        assert [code for code, _ in seen] == ["RESULT"]
+        second = await say(hub, "yes")
+        assert [code for code, _ in seen] == ["RESULT", "VISIT"]
+        last = await say(hub, "no")
+    assert "The test is positive." in first.result
+    assert first.result.endswith(
+        "You said “If it is positive”. Shall I go on with this: Book an appointment? Please say yes or no."
+    )
+    assert first.metadata["decision"] == "did"
+    assert [each["outcome"] for each in first.metadata["parts"]] == ["did", "asked", "waits"]
+    assert "".join(each["text"] for each in first.metadata["parts"]) == REQUEST
+    assert "Shall I go on with this: Cancel an appointment?" in second.result
+    assert "I left this out: “cancel the visit”." in last.result
+    assert [code for code, _ in seen] == ["RESULT", "VISIT"]
 
 
-async def test_what_no_rule_decides_is_asked_and_goes_on_there_after_a_restart(make_hub: MakeHub) -> None:
+async def test_a_plan_goes_on_after_a_restart_where_it_was(make_hub: MakeHub) -> None:
     """K13: nothing is done twice."""
     first = make_hub()
     team(first, "The sample was lost.")
     async with first as hub:
-        answer = await say(hub, REQUEST, "yes")
+        answer = await say(hub, REQUEST)
     assert answer.requires_followup
-    assert "I cannot tell whether this is so: “it is positive”." in answer.result
     second = make_hub()
     seen = team(second, "never asked")
     async with second as hub:
-        response = await say(hub, "it is negative")
+        await say(hub, "no", "yes")
     # As the part before, and as what was done earlier in the conversation.
     assert seen == [("CANCEL", {"part1": "The sample was lost.", "RESULT": "The sample was lost."})]
-    assert "As you said, this is not so: “it is positive”" in response.result
 
 
 async def test_a_part_that_nothing_serves_is_named(hub: Hub) -> None:
@@ -92,10 +104,65 @@ async def test_a_part_that_nothing_serves_is_named(hub: Hub) -> None:
     assert seen == [("RESULT", {})]
     assert "I did not do this, because I cannot do it: “sing a song for us”." in response.result
     assert "sing a song for us" in response.unfinished
+    assert [each["outcome"] for each in response.metadata["parts"]] == ["did", "cannot"]
+
+
+async def test_a_part_that_is_not_clear_is_asked_about_and_may_be_left_out(hub: Hub) -> None:
+    seen = team(hub, "The test is positive.")
+    async with hub:
+        asked = await say(hub, "look up the lab result and send the dragon")
+        answer = await say(hub, "none of these")
+    assert asked.result == (
+        "You said “send the dragon”. Which of these do you want? Please say the number.\n"
+        "1. Book an appointment\n2. Cancel an appointment\n3. None of these"
+    )
+    assert seen == [("RESULT", {})]
+    assert "I left this out: “send the dragon”." in answer.result
 
 
 async def test_who_says_no_to_a_plan_has_nothing_done(hub: Hub) -> None:
     seen = team(hub, "The test is positive.")
     async with hub:
-        await say(hub, REQUEST, "no")
+        back = await say(hub, "1. look up the lab result\n2. book an appointment\n3. cancel the visit")
+        await say(hub, "no", "yes")
+    assert back.result == (
+        "I would do this:\n1. Look up a lab result\n2. Book an appointment\n3. Cancel an appointment\n"
+        "Shall I? Please say yes or no."
+    )
     assert seen == []
+
+
+async def test_whatever_is_no_answer_to_a_plan_changes_nothing(hub: Hub) -> None:
+    seen = team(hub, "The test is positive.")
+    async with hub:
+        answer = await say(hub, "book an appointment. cancel the visit", "what a day", "2", "perhaps later, yes or no")
+    assert seen == []
+    assert answer.requires_followup
+
+
+SLOT = {"type": "object", "properties": {"slot": {"type": "string"}}, "required": ["slot"]}
+
+
+async def test_a_value_that_comes_from_a_result_is_shown_before_anything_is_changed_with_it(hub: Hub) -> None:
+    booked: list[Any] = []
+    capabilities = [
+        Capability(code="FIND", description="Find a slot", read_only=True, result_schema=SLOT),
+        Capability(code="TAKE", description="Take a slot", input_schema=SLOT),
+    ]
+
+    @hub.agent("desk", capabilities=capabilities)
+    async def desk(brief: Brief) -> Any:
+        if brief.capability == "FIND":
+            return {"slot": "Friday at nine"}
+        booked.append(brief.input)
+        return "Taken."
+
+    reader = ScriptedReader({"find a slot": [("FIND", 0.9)], "book it": [("TAKE", 0.9)]})
+    add_orchestrator(hub, reader=reader)
+    async with hub:
+        await say(hub, "find a slot and book it")
+        shown = await say(hub, "yes")
+        assert booked == []
+        await say(hub, "yes")
+    assert "Take a slot (slot: Friday at nine)? Please say yes or no." in shown.result
+    assert booked == [{"slot": "Friday at nine"}]

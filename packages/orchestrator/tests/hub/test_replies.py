@@ -1,12 +1,12 @@
 """What users are asked, and what becomes of their replies (K7, K9, K13, K14)."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from remit import Answer, Brief, Capability, Hub, Response, Status, Step, Workflow
 from remit_orchestrator import add_orchestrator, add_workflow
-from remit_orchestrator.text.classification import ScoredCapability
+from scripted_reader import ScriptedReader
 
 MakeHub = Callable[..., Hub]
 
@@ -18,31 +18,23 @@ TRIP = Workflow(
 )
 
 
-class Script:
-    """A classifier that hears what a test says it hears."""
-
-    def __init__(self, _: Sequence[Capability]) -> None:
-        pass
-
-    def scores(self, text: str) -> list[ScoredCapability]:
-        scores_by_text = {
-            "compare it": [ScoredCapability("trip-check", 0.9)],
-            "perhaps": [ScoredCapability("trip-check", 0.4), ScoredCapability("CLAIM", 0.4)],
-            "maybe": [ScoredCapability("CLAIM", 0.4)],
-            "claim it": [ScoredCapability("CLAIM", 0.9)],
-        }
-        return scores_by_text.get(text, [])
+SCRIPT = {
+    "compare it": [("trip-check", 0.9)],
+    "perhaps": [("trip-check", 0.35), ("CLAIM", 0.3)],
+    "maybe": [("CLAIM", 0.45)],
+    "claim it": [("CLAIM", 0.9)],
+}
 
 
 def team(hub: Hub, bank: dict[str, Any], sure: float = 0.9) -> list[Brief]:
     """Two sources that are compared, of which the bank says what is given; and one who uses what was decided."""
     briefs: list[Brief] = []
 
-    @hub.agent("reader", capabilities=["RECEIPTS"])
+    @hub.agent("reader", capabilities=[Capability(code="RECEIPTS", read_only=True)])
     async def reader(_: Brief) -> Answer:
         return Answer({"lunch": "54.00 EUR", "hotel": "119.00 EUR", "vat_rate": "19 %"}, confidence=0.9)
 
-    @hub.agent("bank-desk", capabilities=["BANK"])
+    @hub.agent("bank-desk", capabilities=[Capability(code="BANK", read_only=True)])
     async def desk(_: Brief) -> Answer:
         return Answer(bank, confidence=sure)
 
@@ -52,7 +44,7 @@ def team(hub: Hub, bank: dict[str, Any], sure: float = 0.9) -> list[Brief]:
         return "Claimed."
 
     add_workflow(hub, TRIP)
-    add_orchestrator(hub, classifier=Script, glossary={"VAT": "tax"})
+    add_orchestrator(hub, reader=ScriptedReader(SCRIPT), glossary={"VAT": "tax"})
     return briefs
 
 
@@ -70,7 +62,7 @@ async def test_the_user_is_asked_which_value_counts_and_the_reply_is_known_to_wh
     async with hub:
         tied = await say(hub, "compare it")
         decided = await say(hub, "the bank is right")
-        await say(hub, "claim it")
+        await say(hub, "claim it", "yes")
     assert tied.requires_followup
     assert tied.result.endswith("The sources disagree on lunch: 54.00 EUR, or 45.00 EUR. Which one should count?")
     assert decided.result == "Lunch: 45.00 EUR counts, not 54.00 EUR."
@@ -98,7 +90,7 @@ async def test_of_several_questions_those_that_were_not_answered_are_asked_again
 async def test_who_wants_something_else_instead_of_deciding_gets_it(hub: Hub) -> None:
     briefs = team(hub, {"lunch": "45.00 EUR"})
     async with hub:
-        response = await say(hub, "compare it", "claim it")
+        response = await say(hub, "compare it", "claim it", "yes")
     assert len(briefs) == 1
     assert "Claimed." in response.result
 
@@ -123,7 +115,11 @@ async def test_options_are_told_once_each(hub: Hub) -> None:
     team(hub, {})
     async with hub:
         offered = await say(hub, "perhaps")
-    assert offered.result == ("Which of these do you want?\n1. Compare what is known of a trip\n2. Claim the tax back")
+    assert offered.result == (
+        "Which of these do you want? Please say the number.\n"
+        "1. Compare what is known of a trip\n2. Claim the tax back\n"
+        "3. None of these"
+    )
 
 
 async def test_who_asks_what_can_be_done_is_told(hub: Hub) -> None:
@@ -131,7 +127,10 @@ async def test_who_asks_what_can_be_done_is_told(hub: Hub) -> None:
     team(hub, {})
     async with hub:
         response = await say(hub, "What can you do?")
-    assert response.result == "What I can do:\n- Claim the tax back\n- Compare what is known of a trip"
+    assert response.result == (
+        "Hello! What I can do:\nI can tell you:\n- Compare what is known of a trip\n"
+        "I can do for you:\n- Claim the tax back"
+    )
 
 
 # ── time and tokens ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -140,7 +139,7 @@ async def test_who_asks_what_can_be_done_is_told(hub: Hub) -> None:
 async def test_who_does_the_work_gets_the_time_of_the_run_and_a_share_of_its_tokens(hub: Hub) -> None:
     briefs = team(hub, {})
     async with hub:
-        await say(hub, "claim it", max_tokens=40_000, deadline_ms=100_000)
+        await say(hub, "claim it", "yes", max_tokens=40_000, deadline_ms=100_000)
     assert briefs[0].remit.tokens == 10_000
     assert briefs[0].remit.time_ms > 90_000
 
@@ -150,13 +149,10 @@ async def test_a_workflow_that_says_less_gets_less(hub: Hub) -> None:
     steps = (Step(name="one", capability="CLAIM"),)
     add_workflow(hub, Workflow(name="maybe-claim", description="Claim", steps=steps), time_ms=5_000, tokens=700)
 
-    class Hears(Script):
-        def scores(self, text: str) -> list[ScoredCapability]:
-            return [ScoredCapability("maybe-claim", 0.9)]
-
-    add_orchestrator(hub, "front", classifier=Hears)
+    add_orchestrator(hub, "front", reader=ScriptedReader({"claim some": [("maybe-claim", 0.9)]}))
     async with hub:
-        await hub.ask("front", "go", user="u")
+        await hub.ask("front", "claim some", user="u", session="f")
+        await hub.ask("front", "yes", user="u", session="f")
     assert briefs[0].remit.tokens == 175
     assert briefs[0].remit.time_ms <= 5_000
 
@@ -179,7 +175,7 @@ async def test_a_reply_that_was_being_carried_out_goes_on_after_a_restart(make_h
                 await asyncio.Event().wait()
             return "Claimed."
 
-        add_orchestrator(hub, classifier=Script)
+        add_orchestrator(hub, reader=ScriptedReader(SCRIPT))
         return hub
 
     async with make(stays=True) as hub:

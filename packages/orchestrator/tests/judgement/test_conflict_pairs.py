@@ -1,6 +1,5 @@
 """Contradictions are found in domains for which no rule was made, and few others are alarmed about."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from judgement_conflicts import PARTS, alarms_between_capabilities, counts, labelled
 from remit import Brief, Capability, Hub
 from remit_orchestrator import add_orchestrator
-from remit_orchestrator.text.classification import ClassifiedText, ScoredCapability
+from scripted_reader import ScriptedReader
 
 PAIRS = labelled()
 
@@ -33,17 +32,6 @@ def test_answers_of_two_capabilities_never_contradict_each_other() -> None:
     assert alarms_between_capabilities(PAIRS["unrelated"]["pairs"]) == 0
 
 
-class Both:
-    """A classifier that hears two capabilities in every message."""
-
-    def __init__(self, _: Sequence[Capability]) -> None:
-        pass
-
-    async def classify(self, text: str, brief: Brief) -> ClassifiedText:
-        both = [ScoredCapability("FREIGHT", 0.95), ScoredCapability("LABORATORY", 0.95)]
-        return ClassifiedText(both, [[each] for each in both])
-
-
 async def test_a_user_who_asks_for_two_things_is_told_of_no_conflict() -> None:
     """K9: two capabilities that one message asks for answer two questions."""
     pairs: list[list[Any]] = PAIRS["unrelated"]["pairs"]
@@ -52,11 +40,13 @@ async def test_a_user_who_asks_for_two_things_is_told_of_no_conflict() -> None:
 
         @hub.agent(code.lower(), capabilities=[Capability(code=code, read_only=True)])
         async def answer(brief: Brief, place: int = place) -> Any:
-            return pairs[int(brief.objective)][place]
+            return pairs[int(brief.objective[1:])][place]
 
-    add_orchestrator(hub, classifier=Both)
+    add_orchestrator(
+        hub, reader=ScriptedReader(lambda text: [("FREIGHT" if text.startswith("a") else "LABORATORY", 0.95)])
+    )
     async with hub:
         for number in range(len(pairs)):
-            response = await hub.ask("orchestrator", str(number), user="u")
+            response = await hub.ask("orchestrator", f"a{number}\nb{number}", user="u")
             assert len(response.finished) == 2
             assert response.metadata["conflicts"] == []

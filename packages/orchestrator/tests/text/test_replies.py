@@ -6,70 +6,15 @@ from typing import Any
 
 import pytest
 
-from labelled_cases import cases
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
 from remit.runtime.schemas import misfits
 from remit_orchestrator.text.fields import question_for
-from remit_orchestrator.text.replies import ChosenOption, chosen, fields, inputs, wanted
-
-TWO = ("Work out the value", "Write a report")
+from remit_orchestrator.text.replies import fields, inputs, wanted
 
 
 def fits(schema: Schema, value: Json) -> bool:
     return not misfits(schema, value)
-
-
-# ── options ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    "reply", ["yes", "Yes, please", "OK!", "y", "ja, bitte", "oui merci", "please do", "Sure, go ahead"]
-)
-def test_a_yes_is_enough_for_one_option(reply: str) -> None:
-    assert chosen(reply, ("",)) == ChosenOption(0)
-
-
-def test_a_yes_may_say_more() -> None:
-    """K14: what the user said is known to whoever does it."""
-    assert chosen("Yes, at a rate of 12 %", ("",)) == ChosenOption(0, more=True)
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "no",
-        "",
-        "please order a pizza instead",
-        "ok, what about the weather?",
-        "si vous voulez",
-        "sure thing is the sea",
-        "1",
-    ],
-)
-def test_what_is_no_yes_is_something_else(reply: str) -> None:
-    assert chosen(reply, ("",)) is None
-
-
-@pytest.mark.parametrize(
-    ("reply", "place"),
-    cases("replies", "an_option_is_chosen_by_its_place_or_its_words"),
-)
-def test_an_option_is_chosen_by_its_place_or_its_words(reply: str, place: int) -> None:
-    """K7: several valid routes are offered."""
-    assert chosen(reply, TWO) == ChosenOption(place)
-
-
-@pytest.mark.parametrize(
-    "reply", ["3", "0", "2 pizzas, please", "first tell me the weather", "yes", "", "third", "the one", "thirteen"]
-)
-def test_what_names_no_option_is_something_else(reply: str) -> None:
-    assert chosen(reply, TWO) is None
-
-
-def test_options_in_the_same_words_are_chosen_by_place_alone() -> None:
-    assert chosen("report", ("Report", "report")) is None
-    assert chosen("2", ("Report", "report")) == ChosenOption(1)
 
 
 # ── inputs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -226,3 +171,12 @@ def test_a_single_field_may_be_given_as_it_is(reply: str, given: dict[str, Json]
 def test_a_text_that_was_made_to_be_deep_is_only_a_text() -> None:
     deep = "[" * 100_000
     assert fields(deep, {"code": TEXT}, fits, TODAY) == {"code": deep}
+
+
+def test_a_reply_that_asks_for_something_is_no_value_for_a_text() -> None:
+    assert (
+        fields(
+            "order a taxi to the airport", {"to": {"type": "string"}}, lambda _schema, _value: True, date(2026, 5, 4)
+        )
+        is None
+    )

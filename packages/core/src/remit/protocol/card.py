@@ -16,10 +16,6 @@ CONCURRENCY = 256
 QUEUE = 1_024
 
 
-Confirmation = Literal["never", "unsure", "always"]
-"""When a user has to agree before an orchestrator has something done."""
-
-
 class Rate(Struct, frozen=True, forbid_unknown_fields=True):
     """How often an agent may be called, or a tool used: *calls* in each window of *seconds*."""
 
@@ -72,8 +68,10 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """After how long a second agent with this capability is called too, if the first has not answered by then."""
     examples: tuple[str, ...] = ()
     """Requests that it is for, in the words of users."""
-    confirm: Confirmation | None = None
-    """When a user has to agree; None: never if it is `read_only`, else as the orchestrator says."""
+    confirm: bool = False
+    """Whether a user has to agree each time although it only reads; to what changes something, always."""
+    undo: Name | None = None
+    """The capability that undoes it."""
     sees: Names = frozenset()
     """Kinds of personal data that it needs (`IBAN`): it gets them raw."""
     sees_fields: Names = frozenset()

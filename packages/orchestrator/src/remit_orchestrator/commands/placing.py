@@ -13,10 +13,9 @@ from remit.protocol.records import Record
 from remit.runtime.delegation.routing import NEWEST, tracks
 from remit_cli.config.team import Team
 from remit_cli.places import place_of, reading
-from remit_orchestrator.adding import trainer
 from remit_orchestrator.placement import WHY, Case, Route
 from remit_orchestrator.placement import place as decide_place
-from remit_orchestrator.text.classification import ScoredCapability
+from remit_orchestrator.readers.ngrams import NgramScorer, RankedCapability
 from remit_server.documents.verdicts import Placing
 
 
@@ -35,8 +34,8 @@ def placed(
     names = (cards.keys() if by_user else {request.target}) - {agent.name}
     offered = [card for name, card in cards.items() if name in names and agent.may_reach(name)]
     thresholds = THRESHOLDS if team.orchestrator is None else team.orchestrator.thresholds()
-    intent = None if call.capability is not None else _best_capability(team, cards, call)
-    if intent is not None and intent.confidence < thresholds.act:
+    intent = None if call.capability is not None else _best_capability(cards, call)
+    if intent is not None and intent.confidence < thresholds.do:
         intent = None
     code = intent.code if intent is not None else call.capability
     if code is None or code not in _codes(cards.values()):
@@ -74,14 +73,13 @@ def _codes(cards: Iterable[AgentCard]) -> frozenset[str]:
     return frozenset(capability.code for card in cards for capability in card.capabilities)
 
 
-def _best_capability(team: Team, cards: Mapping[str, AgentCard], call: Call) -> ScoredCapability | None:
+def _best_capability(cards: Mapping[str, AgentCard], call: Call) -> RankedCapability | None:
     """Return the capability that a text most likely asks for."""
     offered: dict[str, Capability] = {each.code: each for card in cards.values() for each in card.capabilities}
     text = call.objective or text_of(call.input or "")
     if not offered or not text:
         return None
-    train = trainer("words" if team.orchestrator is None else team.orchestrator.classifier)
-    return next(iter(train(tuple(offered.values())).scores(text)), None)
+    return next(iter(NgramScorer(offered.values()).score(text).ranked), None)
 
 
 def _tracks(team: Team, capability: str) -> dict[str, TrackRecord]:

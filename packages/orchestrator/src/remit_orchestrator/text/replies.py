@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import date
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
@@ -61,14 +61,6 @@ def asks_for_something(reply: str) -> bool:
     return is_question(reply.strip()) or (len(words) > 2 and (words[0] in REQUEST_VERBS or words[0] in _QUESTIONS))
 
 
-_AGREES = re.compile(rf"\W*(?:{alternatives('reply.agrees')})\b", re.IGNORECASE)
-
-
-def agrees(reply: str) -> bool:
-    """Tell whether a reply takes what was offered, whatever it adds."""
-    return _AGREES.match(reply) is not None
-
-
 def whole_value(reply: str, name: str, schema: Schema) -> str:
     """Return the reply to a question for a single text, without the words around it; empty if it is no answer."""
     if takes_whole_text(name, schema):
@@ -100,14 +92,8 @@ def _cut_values(reply: str, found_values: Mapping[str, FoundValue]) -> str:
     return reply
 
 
-# ── options ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── numbers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# A reply that begins with one of these means yes, whatever follows.
-_YES = word_set("reply.yes")
-# These mean yes only alone; before other words they mean little: "ok, what about the weather".
-_AGREED = _YES | word_set("reply.agreed")
-_COURTESY = word_set("reply.courtesy")
-_WORD = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(SPELLED)
 # "The one" is a pronoun: words for numbers have no article.
 _PLACE = re.compile(
@@ -116,27 +102,6 @@ _PLACE = re.compile(
     r"(?: (?:one|option))?(?:,? (?:please|thanks|bitte))?\W*",
     re.IGNORECASE,
 )
-
-
-class ChosenOption(NamedTuple):
-    """The index of an option, from 0, and whether the reply says more than the choice."""
-
-    place: int
-    more: bool = False
-
-
-def chosen(reply: str, options: Sequence[str]) -> ChosenOption | None:
-    """Return the option that a reply chooses, by its number or its words; None if it chooses none."""
-    words = _WORD.findall(reply.casefold())
-    if len(options) == 1 and words and words[0] in _AGREED:
-        if all(word in _AGREED or word in _COURTESY for word in words):
-            return ChosenOption(0)
-        return ChosenOption(0, more=True) if words[0] in _YES else None
-    named = [place for place, each in enumerate(options) if words and _WORD.findall(each.casefold()) == words]
-    if len(named) == 1:
-        return ChosenOption(named[0])
-    place = place_named(reply)
-    return ChosenOption(place - 1) if len(options) > 1 and 0 < place <= len(options) else None
 
 
 def place_named(reply: str) -> int:
@@ -240,7 +205,9 @@ def fields(reply: str, expected: Mapping[str, Schema], fits: Fits, today: date) 
     if natural or len(expected) > 1:
         return natural or None
     [(name, schema)] = expected.items()
-    readings = _value(whole_value(reply, name, schema), schema, fits)
+    value = whole_value(reply, name, schema)
+    # A reply that asks for something gives no value, and nothing is no value of a text.
+    readings = _value(value, schema, fits) if value else ()
     return {name: readings[0]} if readings else None
 
 

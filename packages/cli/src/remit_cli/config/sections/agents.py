@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from remit.agents.cards import TOOL_ROUNDS, Arguments
 from remit.ports.brief import HISTORY_TOKENS
-from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Authority, Capability, Confirmation, Rate
+from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Authority, Capability, Rate
 from remit.protocol.envelope import ContextFilter
 from remit.protocol.orchestration import (
     DECISION_MS,
@@ -203,9 +203,11 @@ class CapabilitySection(Section, frozen=True, kw_only=True):
     """How long to wait before a second agent with the capability is asked as well; only if `read_only`."""
     examples: tuple[str, ...] = _CAPABILITY.examples
     """Examples of what users say when they want it."""
-    confirm: Confirmation | None = _CAPABILITY.confirm
-    """When a user has to agree before an orchestrator has it done (default: never if `read_only`, else as
-    `[orchestrator]` says)."""
+    confirm: bool = _CAPABILITY.confirm
+    """Whether a user has to agree each time before an orchestrator uses it, although it only reads. To what changes
+    something a user always has to agree."""
+    undo: str | None = _CAPABILITY.undo
+    """The capability that undoes it, for users who want it taken back."""
     phrase: str = ""
     """What users read while it is in progress: `"Working out the financial side…"`."""
     sees: frozenset[Kind] = _CAPABILITY.sees
@@ -356,16 +358,34 @@ class ConflictsSection(Section, frozen=True, kw_only=True):
     """How probable a contradiction has to be to be pointed out by that model."""
 
 
+class EncoderSection(Section, frozen=True, kw_only=True):
+    """The files of a sentence encoder, with their SHA-256 digests."""
+
+    onnx: str
+    """The path of the model (ONNX)."""
+    onnx_sha256: str
+    """Its SHA-256."""
+    tokenizer: str
+    """The path of its `tokenizer.json`."""
+    tokenizer_sha256: str
+    """Its SHA-256."""
+
+
 class OrchestratorSection(Section, frozen=True, kw_only=True):
     """An agent that finds the capability or workflow that a user asks for, and delegates to it."""
 
     name: AgentName = "orchestrator"
     """The name of the orchestrator."""
-    classifier: Literal["words", "embeddings", "model"] = "words"
-    """How requests are classified: by words; by meaning (`embeddings`), which needs the extra `intent`; or by the
-    `model`."""
+    reader: Literal["embeddings", "ngrams", "model"] | None = None
+    """What reads users' texts: `embeddings` (default where the extra `intent` is installed and knows the language),
+    `ngrams` (any language, nothing to install), or the `model`."""
+    language: str = "en"
+    """The language of users: `en`, `de`, or the path of a file of phrases."""
+    encoder: EncoderSection | None = None
+    """Another sentence encoder, for other languages: `onnx` and `tokenizer`, with `onnx_sha256` and
+    `tokenizer_sha256`."""
     model: ModelName | None = None
-    """The model for `classifier = "model"`, `narrate = "model"` and `plans = "model"`, named as for an agent."""
+    """The model for `reader = "model"` and `narrate = "model"`, named as for an agent."""
     base_url: Url | None = None
     """The server of that model, as for an agent."""
     api_key: Secret | None = None
@@ -374,32 +394,18 @@ class OrchestratorSection(Section, frozen=True, kw_only=True):
     """Settings of that model, as for an agent."""
     narrate: Literal["template", "model"] = "template"
     """What makes one text of several results: a template, or the model, as far as they support it."""
-    plans: Literal["rules", "model"] = "rules"
-    """What makes the plan of a request with several parts: rules, or the model, if its proposal stands in the
-    request."""
     conflicts: ConflictsSection | None = None
     """A second reader that looks for contradictions as well, in the results of the orchestrator and of all workflows: a
     `model`, with `base_url`, `api_key` and `settings`; or `onnx`, with `labels` and `threshold` (default: rules
     alone)."""
     cache: Duration = duration(DECISION_MS)
     """How long a decision is reused when a user repeats a request; `"0s"` disables it."""
-    confirm: Confirmation = "unsure"
-    """When a user has to agree before a capability that is not `read_only` is used: `never`, if it is `unsure` that the
-    request asks for it, or `always`."""
-    act: Share = THRESHOLDS.act
-    """Confidence needed to act, if the classifier does not say how clear a request is."""
-    read: Share = THRESHOLDS.read
-    """Confidence needed for a capability that is `read_only`, if the request is clear."""
-    change: Share = THRESHOLDS.change
-    """Confidence needed for a capability that changes something, if the request is clear."""
-    also: Share = THRESHOLDS.also
-    """Confidence needed for a further capability in the same request."""
-    offer: Share = THRESHOLDS.offer
-    """Confidence needed to offer several options."""
-    close: Share = THRESHOLDS.close
-    """Share of the best option's confidence that another option needs to be offered as well."""
-    nothing: Share = THRESHOLDS.nothing
-    """Below this confidence it answers that nothing fits."""
+    do: Share = THRESHOLDS.do
+    """How sure it has to be to use a capability that is `read_only` at once."""
+    say_back: Share = THRESHOLDS.say_back
+    """How sure it has to be to say back what it would do, for a yes."""
+    far: Share = THRESHOLDS.far
+    """How surely nothing fits before it says that it may not be able to do it."""
     time: Duration | None = None
     """Time for one request (default: that of a run)."""
     tokens: Count | None = None

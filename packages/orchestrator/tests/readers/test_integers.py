@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onnx_files import FLOAT, INT8, NAME, OPSET, SIZES, TENSOR, TYPE, VERSION, delimited, model, node, number, tensor
-from remit_orchestrator.classifiers.integers import in_integers
+from remit_orchestrator.readers.integers import in_integers
 
 WEIGHTS = bytes(range(125, 131))
 

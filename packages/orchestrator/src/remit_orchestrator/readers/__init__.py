@@ -1,0 +1,1 @@
+"""Readers of users' texts: by character n-grams, by embeddings, or by a model."""
