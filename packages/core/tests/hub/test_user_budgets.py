@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from remit import Brief, Code, Hub, Limits, Response
-from remit.runtime.delegation.admission import DAY_MS
+from remit import Answer, Brief, Code, Hub, Limits, Response, Status, Usage
+from remit.runtime.delegation.user_budgets import DAY_MS
 from remit.stores.sqlite import SqliteStore
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
@@ -149,20 +149,145 @@ def a_paid_hub(limits: Limits) -> Hub:
 
 
 async def test_a_users_day_of_money_is_reserved_and_given_back_like_that_of_tokens() -> None:
-    async with a_paid_hub(Limits(user_cost_per_day=500_000, root_cost=400_000)) as hub:
-        assert [(await spend(hub, 15)).result for _ in range(3)] == [400_000, 350_000, 200_000]
-        assert (await spend(hub, 5)).result == 50_000
-        refused = await spend(hub, 1)
-        assert (await spend(hub, 1, user="ben")).result == 400_000
+    async with a_paid_hub(Limits(user_cost_per_day=500_000)) as hub:
+
+        async def spend_of_400(tokens: int, user: str = "ada") -> Response:
+            return await hub.ask("spender", "spend", input=tokens, user=user, max_cost=400_000)
+
+        assert [(await spend_of_400(15)).result for _ in range(3)] == [400_000, 350_000, 200_000]
+        assert (await spend_of_400(5)).result == 50_000
+        refused = await spend_of_400(1)
+        assert (await spend_of_400(1, user="ben")).result == 400_000
     assert code_of(refused) is Code.TOKEN_BUDGET_EXCEEDED
     assert refused.fault is not None
     assert refused.fault.message == "the 0.50 USD of ada for this day are spent or reserved by runs in progress"
     assert "`cost_per_user_per_day`" in refused.fault.suggestion
 
 
-async def test_a_run_without_an_amount_has_all_the_money_that_is_left_of_the_day() -> None:
-    async with a_paid_hub(Limits(user_cost_per_day=500_000, user_tokens_per_day=45)) as hub:
-        assert [(await spend(hub, each)).result for each in (30, 15)] == [500_000, 200_000]
+async def test_a_run_without_an_amount_shares_the_money_that_is_left_of_the_day() -> None:
+    async with a_paid_hub(Limits(user_cost_per_day=800_000, user_tokens_per_day=45)) as hub:
+        assert [(await spend(hub, each)).result for each in (20, 15, 10)] == [200_000, 150_000, 112_500]
         refused = await spend(hub, 1)
         assert refused.fault is not None
         assert "45 tokens" in refused.fault.message
+
+
+# ── several runs at once ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Careful:
+    """Agents that ask for what they need before each step, as those with a model do; all begin before any goes on."""
+
+    def __init__(self, limits: Limits, store: SqliteStore | MemoryStore | None = None) -> None:
+        self.limits = limits
+        self.begun = 0
+        self.all_begun = asyncio.Event()
+        self.expected = 1
+        self.hub = Hub(store=store or MemoryStore(), limits=limits, prices=lambda agent, model, usage: 10 * usage.total)
+        hub = self.hub
+
+        @hub.agent("worker")
+        async def worker(brief: Brief) -> int:
+            await self._begin()
+            return await self._work(brief, brief.input)
+
+        @hub.agent("part")
+        async def part(brief: Brief) -> int:
+            return await self._work(brief, brief.input)
+
+        @hub.agent("boss", may_call=["part"])
+        async def boss(brief: Brief) -> int:
+            await self._begin()
+            each = brief.input // 3
+            calls = (brief.delegate("part", objective=f"part {n}", input=each) for n in range(3))
+            return sum(reply.unwrap() for reply in await asyncio.gather(*calls))
+
+    async def _begin(self) -> None:
+        self.begun += 1
+        if self.begun == self.expected:
+            self.all_begun.set()
+        await self.all_begun.wait()
+
+    async def _work(self, brief: Brief, steps: int) -> int:
+        """Take steps of 1,000 tokens for a cent each, until too little is left."""
+        done = 0
+        while done < steps and await brief.more_tokens(1_000) >= 1_000:
+            if brief.affordable(400, 600) < 600:
+                break
+            brief.spend(prompt=400, completion=600)
+            done += 1
+        return done
+
+    async def run_at_once(self, *steps: int, target: str = "worker", user: str = "ada") -> list[Response]:
+        self.begun, self.expected = 0, len(steps)
+        self.all_begun.clear()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.hub.ask(target, "work", input=each, user=user)) for each in steps]
+        return [task.result() for task in tasks]
+
+
+async def test_runs_of_a_user_at_once_share_a_day_that_is_smaller_than_one_run() -> None:
+    """Ten begin before any spends, each draws on the day as it goes, and together they may spend all of it."""
+    careful = Careful(Limits(user_tokens_per_day=300_000))
+    async with careful.hub:
+        done = await careful.run_at_once(*(30,) * 10)
+        assert [each.result for each in done] == [30] * 10
+        assert code_of(await careful.hub.ask("worker", "work", input=1, user="ada")) is Code.TOKEN_BUDGET_EXCEEDED
+
+
+async def test_a_run_alone_may_spend_the_whole_day() -> None:
+    careful = Careful(Limits(user_tokens_per_day=300_000))
+    async with careful.hub:
+        (done,) = await careful.run_at_once(1_000)
+        assert (done.result, done.usage.total, done.status) == (300, 300_000, Status.SUCCESS)
+
+
+async def test_agents_below_draw_on_the_users_day_too() -> None:
+    careful = Careful(Limits(user_tokens_per_day=300_000))
+    async with careful.hub:
+        done = await careful.run_at_once(120, 90, 90, target="boss")
+        assert [each.result for each in done] == [120, 90, 90]
+
+
+async def test_together_runs_at_once_never_spend_more_than_the_day() -> None:
+    careful = Careful(Limits(user_tokens_per_day=100_000))
+    async with careful.hub:
+        done = await careful.run_at_once(*(40,) * 5)
+        assert sum(each.usage.total for each in done) == 100_000
+        assert await careful.hub.ask("worker", "work", input=1, user="ben")
+
+
+async def test_a_run_that_asks_for_a_number_reserves_it_and_keeps_to_it() -> None:
+    async with a_hub(MemoryStore(), most=400_000, run=300_000) as hub:
+        shared = await spend(hub, 0)
+        own = await hub.ask("spender", "spend", input=0, user="ada", max_tokens=250_000)
+        assert (shared.result, own.result) == (100_000, 250_000)
+
+
+async def test_runs_at_once_share_the_money_of_a_day() -> None:
+    """A step costs a cent: five runs spend three dollars of three, and none is refused before that."""
+    careful = Careful(Limits(user_cost_per_day=3_000_000))
+    async with careful.hub:
+        done = await careful.run_at_once(*(60,) * 5)
+        assert [(each.result, each.usage.cost) for each in done] == [(60, 600_000)] * 5
+        assert code_of(await careful.hub.ask("worker", "work", input=1, user="ada")) is Code.TOKEN_BUDGET_EXCEEDED
+
+
+async def test_what_runs_drew_and_did_not_spend_goes_back_to_the_day(tmp_path: Path) -> None:
+    limits = Limits(user_tokens_per_day=200_000, user_cost_per_day=2_000_000)
+    careful = Careful(limits, SqliteStore(tmp_path / "hub.db", durability="process"))
+    async with careful.hub:
+        first = await careful.run_at_once(70, 20)
+        second = await careful.run_at_once(100, 10)
+    assert [each.result for each in (*first, *second)] == [70, 20, 100, 10]
+
+
+async def test_an_agent_that_reports_its_usage_at_the_end_draws_on_the_day() -> None:
+    async with Hub(store=MemoryStore(), limits=Limits(user_tokens_per_day=200_000)) as hub:
+
+        @hub.agent("reporter")
+        async def reporter(brief: Brief) -> Answer:
+            return Answer("done", usage=Usage(prompt=150_000))
+
+        assert (await hub.ask("reporter", "work", user="ada")).ok
+        assert code_of(await hub.ask("reporter", "work", user="ada")) is Code.TOKEN_BUDGET_EXCEEDED

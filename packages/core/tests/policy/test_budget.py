@@ -17,6 +17,7 @@ from remit.policy.budget import (
     grant_time_ms,
     grant_tokens,
     settle,
+    share_of_day,
     tokens_wanted,
     wait_ms,
 )
@@ -315,3 +316,19 @@ def test_the_defaults_follow_from_the_time_of_a_run_and_the_fan_out() -> None:
     assert limits.max_agent_delegations == limits.root_time_ms // 300
     assert limits.max_delegations == limits.max_agent_delegations * limits.max_fan_out
     assert limits.max_record_bytes > limits.max_delegations * 2 * 10_000
+
+
+# ── a user's day ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(counts, counts, counts, st.integers(1, 20))
+def test_a_share_of_a_day_is_never_more_than_is_left_or_wanted(left: int, wanted: int, least: int, slots: int) -> None:
+    share = share_of_day(left, wanted, least, slots=slots)
+    assert 0 <= share <= min(left, wanted)
+    assert share >= min(left, wanted, least)
+
+
+def test_a_share_of_a_day_leaves_as_much_for_each_run_that_may_come() -> None:
+    assert share_of_day(400_000, 1_000_000, 8_000, slots=3) == 100_000
+    assert share_of_day(400_000, 50_000, 8_000, slots=3) == 50_000
+    assert share_of_day(-1, 50_000, 8_000, slots=3) == 0

@@ -64,6 +64,18 @@ def fair_share(left: int, reach: int, *, slots: int) -> int:
     return max(share, more if more < LEAST_SHARE else LEAST_SHARE)
 
 
+# What such a call costs at the prices of large models: ten cents, or as much in another currency.
+LEAST_COST = 100_000
+
+
+def share_of_day(left: int, wanted: int, least: int, *, slots: int) -> int:
+    """Return how much of a user's day a run reserves at once of what is *wanted*: a fair share of what is left.
+
+    A share is no smaller than *least*, as long as that much is left.
+    """
+    return max(0, min(wanted, left, max(least, left // (slots + 1))))
+
+
 def tokens_wanted(call: Call, card: AgentCard | None, limits: Limits) -> int | None:
     """Return the tokens that somebody sets for a call; None: it gets a fair share, and draws on its caller."""
     if call.max_tokens is not None:

@@ -413,7 +413,7 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
 
     async def more_tokens(self, wanted: int) -> int:
         refuse_if_stopped(self._frame)
-        if self.tokens_left(wanted) < wanted:
+        if self.tokens_left(wanted) < wanted or self._frame.run.drawable_cost:
             await self._dispatch.extension.ask(self._frame, wanted)
         return self.tokens_left(wanted)
 

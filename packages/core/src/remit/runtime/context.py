@@ -12,7 +12,7 @@ from remit.policy.verdict import Ask, Facts, Guard, Refuse, Rewrite, Sealing
 from remit.ports import Approver, Clock, Store, Transport
 from remit.ports.brief import Brief
 from remit.protocol.card import AgentCard, Schema, ToolCard
-from remit.protocol.envelope import Call, Json, Request, Response
+from remit.protocol.envelope import Call, Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault
 from remit.protocol.records import Body, Kind
 from remit.runtime.answer_cache import Cache
@@ -137,6 +137,8 @@ class LimitExtension(Protocol):
     """Extends runs that need more tokens, or a model without a price: see `delegation/extension.py`."""
 
     async def ask(self, frame: Frame, wanted: int) -> None: ...
+
+    async def draw_for(self, frame: Frame, usage: Usage) -> None: ...
 
     async def allow_unpriced(self, frame: Frame, model: str) -> Fault | None: ...
 

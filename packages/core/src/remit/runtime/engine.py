@@ -203,7 +203,7 @@ def engine_of(context: RuntimeContext, *, shares_limits: bool = False) -> Engine
     admission = RootAdmission(context, dispatch.admission)
     worker = f"{context.registry.hub}-{os.urandom(8).hex()}"
     records = RootRecords(context, dispatch.recording, dispatch.refusals, worker)
-    runs = RootRuns(dispatch, admission, records)
+    runs = RootRuns(dispatch, admission, records, dispatch.extension.budgets)
     leases = Leases(dispatch, admission, records, runs)
     return Engine(
         context=context,

@@ -288,6 +288,7 @@ class Executor:
             usage = priced(self._dispatch.parts.prices, frame.card.name, answer.usage)
             if usage.unpriced:
                 await self._dispatch.extension.allow_unpriced(frame, "")
+            await self._dispatch.extension.draw_for(frame, usage)
             frame.meter(usage)
         if not answer.calls:
             return answered(frame, answer)

@@ -106,6 +106,8 @@ class Run:
     __slots__ = (
         "changed_at",
         "changes",
+        "drawable_cost",
+        "drawable_tokens",
         "epoch",
         "extensions",
         "handed_back",
@@ -154,7 +156,11 @@ class Run:
         self.returned: asyncio.Future[None] | None = None
         """Set while calls or agents wait for tokens or money that others of it hold; done once some came back."""
         self.extensions: tuple[Allowance, ...] = ()
-        """What it has reserved of its user's day beyond the tokens that it began with."""
+        """What it has reserved of its user's day beyond what it began with."""
+        self.drawable_tokens = 0
+        """The tokens that its limit leaves it and that are not reserved of its user's day yet."""
+        self.drawable_cost = 0
+        """The same of its money."""
         self.tally = tally or Tally()
         self.changes = 0
         """How many calls and tools that may have changed something have ended in it."""

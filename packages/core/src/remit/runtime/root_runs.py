@@ -29,17 +29,18 @@ from remit.ports import (
 )
 from remit.ports.text_reader import text_reader
 from remit.protocol.codec import digest, encode
-from remit.protocol.envelope import Request, Response, Usage
+from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime import journal
 from remit.runtime.active_runs import ActiveRun, ActiveRuns
 from remit.runtime.aside import aside, current_share
 from remit.runtime.context import Delegator, RunRecording, RuntimeContext
-from remit.runtime.delegation.admission import Heavy, RootAdmission, RootAttempt, UserBudgets
+from remit.runtime.delegation.admission import Heavy, RootAdmission, RootAttempt
 from remit.runtime.delegation.approval import PersonDeclined
 from remit.runtime.delegation.recording import DelegationRefusals
 from remit.runtime.delegation.response import brief_fault, needs_wording
+from remit.runtime.delegation.user_budgets import UserBudgets
 from remit.runtime.frames import Frame, Run
 from remit.runtime.redactor import made_whole
 
@@ -223,11 +224,13 @@ CLOSING_S = 0.05
 class RootRuns:
     """The runs of one hub: start, attach, cancel, answer."""
 
-    def __init__(self, dispatch: Delegator, admission: RootAdmission, records: RootRecords) -> None:
+    def __init__(
+        self, dispatch: Delegator, admission: RootAdmission, records: RootRecords, budgets: UserBudgets
+    ) -> None:
         self._dispatch = dispatch
         self._admission = admission
         self._records = records
-        self._budgets = UserBudgets(dispatch.parts)
+        self._budgets = budgets
         self.active = ActiveRuns(self._gone)
         self._cancelled: list[tuple[Request, bytes, int | None, Fault]] = []
         """Requests that were cancelled while the store was away: their digests, and the epochs of those it has."""
@@ -395,9 +398,7 @@ class RootRuns:
         try:
             return await self._judge(attempt)
         finally:
-            if attempt.allowance is not None and not attempt.run.handed_back:
-                usage = Usage() if attempt.frame is None else attempt.frame.usage()
-                await self._budgets.settle(attempt.allowance, usage.total, usage.cost, attempt.run.extensions)
+            await self._budgets.end(attempt)
 
     async def _judge(self, attempt: RootAttempt) -> Response:
         """Judge a root request until it is refused, or admitted, submitted and executed."""
@@ -431,10 +432,8 @@ class RootRuns:
                             return await self._not_now(attempt, asked_too_often(request.target, wait_ms).fault)
                         attempt.permitted = True
                     elif attempt.allowance is None and self._budgets.applies_to(request):
-                        allowance = await self._budgets.reserve(request)
-                        if isinstance(allowance, Fault):
-                            return await self._not_now(attempt, allowance)
-                        attempt.allow(allowance)
+                        if (nothing_left := await self._budgets.reserve(attempt)) is not None:
+                            return await self._not_now(attempt, nothing_left)
                     else:
                         attempt.frame = frame = admission.reserve(attempt, verdict, now)
                         return await self._submit(frame, frame.recorded or frame.run.request, attempt.content)

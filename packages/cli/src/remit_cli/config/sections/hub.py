@@ -142,8 +142,8 @@ class BudgetsSection(Section, frozen=True, kw_only=True):
     per_user_per_day: Annotated[int, Meta(ge=1)] | None = None
     """Tokens of all runs of one user in a day (UTC), on all hubs that share the store."""
     cost_per_user_per_day: Money | None = None
-    """Money of all runs of one user in a day (UTC), on all hubs that share the store: `"20 USD"`. A run reserves its
-    `run_cost` of it, or all that is left."""
+    """Money of all runs of one user in a day (UTC), on all hubs that share the store: `"20 USD"`. A run reserves a
+    fair share of what is left, and takes more up to its `run_cost`."""
     run_time: Duration = duration(_LIMITS.root_time_ms)
     """Time of a run."""
     delegation_time: Duration = duration(_LIMITS.delegation_time_ms)

@@ -8,19 +8,19 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.budget import amounts
 from remit.policy.guards import GUARDS, guards_of_use, judge
-from remit.policy.reception import is_new, peer_of, received, speaker_of, there
+from remit.policy.reception import is_new, received, speaker_of, there
 from remit.policy.redaction import Held, redaction, strike
 from remit.policy.repeats import CallKey
 from remit.policy.restoring import restore, reveal
 from remit.policy.verdict import GUARD_FAILED, Ask, Facts, Guard, Refuse, Rewrite, Sealing
 from remit.policy.weight import is_light_request, texts_of_request
-from remit.ports import DuplicateRequest, RegisteredAgent, Remote, SessionOwner, StoreError, Tool
+from remit.ports import DuplicateRequest, RegisteredAgent, Remote, SessionOwner, Tool
 from remit.ports.text_reader import text_reader
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Json, Note, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.lifecycle import Status
 from remit.protocol.remit import lower
 from remit.runtime import journal
 from remit.runtime.answer_cache import Lookup
@@ -254,84 +254,6 @@ def _misfit(request: Request, card: AgentCard | None, known: Held) -> Fault | No
     return unfit_input(request.capability or "", schema, restore(request.input, known), request.input)
 
 
-DAY_MS = 24 * 3_600_000
-
-
-class UserBudgets:
-    """Reserves and settles the daily tokens and money of users."""
-
-    def __init__(self, parts: RuntimeContext) -> None:
-        self._parts = parts
-
-    def applies_to(self, request: Request) -> bool:
-        """Return whether a request counts: a budget is set, and the request begins a user's run.
-
-        What agents delegate is part of the run that began it, also if another hub began it. A request that another hub
-        of this team handed over was counted there.
-        """
-        limits = self._parts.limits
-        if (limits.user_tokens_per_day is None and limits.user_cost_per_day is None) or request.remit.chain:
-            return False
-        return peer_of(request) != self._parts.registry.hub
-
-    async def reserve(self, request: Request) -> Allowance | Fault:
-        """Reserve the request's tokens and money, or what is left of the day if less; a fault if nothing is left."""
-        limits, remit, now_ms = self._parts.limits, request.remit, self._parts.clock.wall_ms()
-        day = f"{now_ms // DAY_MS}/{remit.user}"
-        tokens = await self._reserve(f"user-tokens/{day}", remit.tokens, limits.user_tokens_per_day)
-        cost = await self._reserve(f"user-cost/{day}", remit.cost, limits.user_cost_per_day)
-        if tokens != 0 and cost != 0:
-            return Allowance(day, tokens, cost)
-        await self.settle(Allowance(day, tokens, cost), 0, 0)
-        if tokens == 0:
-            what, key = f"{limits.user_tokens_per_day:,} tokens", "per_user_per_day"
-        else:
-            (most,) = amounts(limits.user_cost_per_day or 0)
-            what, key = f"{most} {limits.currency}", "cost_per_user_per_day"
-        return fault(
-            Code.TOKEN_BUDGET_EXCEEDED,
-            f"the {what} of {remit.user} for this day are spent or reserved by runs in progress",
-            retry_after_ms=DAY_MS - now_ms % DAY_MS,
-            suggestion=f"Ask again after midnight UTC, or raise `{key}` in `[budgets]`.",
-        )
-
-    async def _reserve(self, counter: str, bound: int | None, most: int | None) -> int | None:
-        """Return how much is reserved of *most*; without a *bound* of the run, all that is left."""
-        if most is None:
-            return None
-        wanted = most if bound is None else bound
-        total = await self._parts.store.incr(counter, wanted, DAY_MS)
-        reserved = min(wanted, max(0, most - (total - wanted)))
-        if reserved < wanted:
-            await self._parts.store.incr(counter, reserved - wanted, DAY_MS)
-        return reserved
-
-    async def reserve_more(self, request: Request, tokens: int) -> Allowance | None:
-        """Reserve further tokens for a run, or what is left of the day; None if nothing is left."""
-        day = f"{self._parts.clock.wall_ms() // DAY_MS}/{request.remit.user}"
-        reserved = await self._reserve(f"user-tokens/{day}", tokens, self._parts.limits.user_tokens_per_day)
-        return None if reserved == 0 else Allowance(day, reserved, None)
-
-    async def settle(
-        self, allowance: Allowance, tokens: int, cost: int, extensions: tuple[Allowance, ...] = ()
-    ) -> None:
-        """Give back what a run did not spend, or count what it spent beyond its grant and its *extensions*."""
-        reserved = [(each.day, each.tokens) for each in (allowance, *extensions) if each.tokens is not None]
-        unspent = sum(each for _, each in reserved) - tokens
-        for place, (day, each) in reversed(list(enumerate(reserved))):
-            back = unspent if place == 0 else max(0, min(unspent, each))
-            unspent -= back
-            await self._add(f"user-tokens/{day}", -back)
-        if allowance.cost is not None:
-            await self._add(f"user-cost/{allowance.day}", cost - allowance.cost)
-
-    async def _add(self, counter: str, spent: int) -> None:
-        if spent:
-            # If the store cannot count it, the whole grant stays spent.
-            with suppress(StoreError):
-                await self._parts.store.incr(counter, spent, DAY_MS)
-
-
 _NONE: frozenset[str] = frozenset()
 
 
@@ -389,6 +311,11 @@ class RootAttempt:
     def needs_permit(self) -> bool:
         """Whether hubs count the request together before it starts."""
         return not self.permitted and self.entry is not None and self.entry.is_rated_here
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether its run goes on by itself, or has ended and is about to give back what it holds."""
+        return self.frame is None or isinstance(self.frame.state, Status) or self.frame.is_busy
 
     def allow(self, allowance: Allowance) -> None:
         """Reduce the request's tokens and money to what its user has left of the day."""

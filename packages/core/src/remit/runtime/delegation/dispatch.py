@@ -500,7 +500,7 @@ class Dispatch:
                 repeated = earlier is None or not is_outdated(earlier, request, parent.run.changes)
             facts = facts_of_call(parts, attempt, request, made.caller, made.now, repeated=repeated)
             verdict = self.admission.judge(request, facts, parent.run, inspection, light=light)
-            if isinstance(verdict, Refuse) or parts.limits.at_limit == "ask":
+            if isinstance(verdict, Refuse) or parts.limits.at_limit == "ask" or parent.run.drawable_tokens:
                 least: int | None = await self.extension.afford(parent, request, attempt.call, verdict, attempt.least)
                 if least is not None:
                     attempt, inspection = attempt.with_least(least), None

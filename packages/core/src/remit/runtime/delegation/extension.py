@@ -7,18 +7,17 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from remit.policy.budget import LEAST_SHARE, amounts, estimate_request, grant_time_ms, tokens_wanted
+from remit.policy.budget import LEAST_COST, LEAST_SHARE, amounts, grant_time_ms, tokens_wanted
 from remit.policy.verdict import Ask, Refuse, Rewrite
-from remit.policy.weight import LIGHT_TO_ENCODE, is_light_request
 from remit.ports import Remote
 from remit.protocol.envelope import Call, Request, Usage
 from remit.protocol.errors import Code, Fault, RemitError
 from remit.runtime import journal
-from remit.runtime.aside import aside
 from remit.runtime.context import PersonAsking, RunRecording, RuntimeContext, TaskControl
-from remit.runtime.delegation.admission import Heavy, UserBudgets
+from remit.runtime.delegation.admission import Heavy
+from remit.runtime.delegation.user_budgets import UserBudgets, estimated_tokens
 from remit.runtime.frames import Allowance, Frame, SlotGivenUp
-from remit.runtime.purse import cost_wanted, price_of, unpriced
+from remit.runtime.purse import Purse, cost_wanted, price_of, unpriced
 
 _A_TOKEN = Usage(prompt=1)
 # An agent whose callee has just ended, or that was just woken, waits for so many turns of the event loop at most.
@@ -35,7 +34,7 @@ class RunExtension:
         self._recording = recording
         self._tasks = tasks
         self._approval = approval
-        self._budgets = UserBudgets(parts)
+        self.budgets = UserBudgets(parts)
 
     def extend(self, root: Frame, tokens: int, reason: str) -> None:
         """Grant a run more tokens, on record; a run that is resumed has them, too."""
@@ -64,30 +63,109 @@ class RunExtension:
         wanted = tokens_wanted(call, card, self._parts.limits)
         if is_refused:
             if request.remit.cost == 0:
+                if await self._draw_on_day(parent, 0, 1, 1, begins=True):
+                    return 0
                 if cost_wanted(call, card, self._parts.limits) is not None:
                     return None
                 return 0 if await self._wait_for_return(parent, 0, begins=True, money=True) else None
-            is_large = not is_light_request(request, LIGHT_TO_ENCODE)
-            least = 1 + (await aside.run(estimate_request, request) if is_large else estimate_request(request))
+            least = 1 + await estimated_tokens(request)
             if wanted is None:
                 if entry is not None and isinstance(entry.agent, Remote):
                     least = min(least + LEAST_SHARE, parent.request.remit.tokens)  # it cannot take more later
+                if granted < least and await self._draw_on_day(parent, least, begins=True):
+                    return least
                 has_waited = granted < least and await self._wait_for_return(parent, least, begins=True)
                 if max(granted, parent.reach) >= least:
                     # One that is refused all the same is refused for something else.
                     return least if has_waited or least > known else None
         if wanted is None:
             wanted = least
+        if granted < wanted and await self._draw_on_day(parent, wanted, begins=True):
+            return least
         return least if granted < wanted and await self._ask_person(parent, wanted) else None
 
     async def ask(self, frame: Frame, wanted: int) -> None:
-        """Wait until others gave back so many tokens for an agent of a run, or ask a person until the run has them, or
-        nobody agrees.
+        """Take so many tokens for an agent of its user's day, wait until others of its run gave them back, or ask a
+        person until the run has them, or nobody agrees.
 
         Only what the run has left is a limit here: an agent with a number of tokens of its own keeps to it.
         """
-        await self._wait_for_return(frame, wanted)
-        await self._ask_person(frame, wanted)
+        cost = least_cost = 0
+        if frame.run.drawable_cost and (prices := self._parts.prices) is not None:
+            # At most as if the agent's model wrote all of them, at least as if it read them.
+            cost = prices(frame.card.name, "", Usage(completion=wanted)) or LEAST_COST
+            least_cost = prices(frame.card.name, "", Usage(prompt=wanted)) or 1
+        await self._draw_on_day(frame, wanted, cost, least_cost)
+        if frame.reach + frame.journaled_tokens < wanted:
+            await self._wait_for_return(frame, wanted)
+            await self._ask_person(frame, wanted)
+
+    async def draw_for(self, frame: Frame, usage: Usage) -> None:
+        """Take what an agent has spent of its user's day, before it is charged."""
+        await self._draw_on_day(frame, usage.total, usage.cost, usage.cost)
+
+    async def _draw_on_day(
+        self, frame: Frame, wanted: int, cost: int = 0, least_cost: int = 0, *, begins: bool = False
+    ) -> bool:
+        """Take more of the user's day for a run, if a frame of it lacks tokens or money; return whether it has more.
+
+        If the day does not have as much, it waits until other runs of the user give back what they hold.
+        """
+        root, run, clock, has_more = frame.lineage()[-1], frame.run, self._parts.clock, False
+        quiet = 0
+        if not (run.drawable_tokens or run.drawable_cost):
+            return False
+        draws = all(each.draws for each in frame.lineage()[:-1])
+        purse = root.purse if frame.purse is root.purse else None
+
+        def lacking(cost: int) -> tuple[int, int]:
+            tokens = wanted - frame.reach - frame.journaled_tokens if draws and run.drawable_tokens else 0
+            money = cost - purse.left if purse is not None and run.drawable_cost else 0
+            return max(0, tokens), max(0, money)
+
+        left_ms = frame.time_left_ms(clock.now())
+        until = clock.now() + grant_time_ms(left_ms, left_ms) / 1_000
+        while not run.overrun and any(before := lacking(cost)):
+            async with self.budgets.lock(run.id):
+                tokens, money = lacking(cost)
+                has_more = has_more or (tokens, money) != before
+                has_more = await self._draw(root, purse, tokens, money) or has_more
+            if not any(lacking(least_cost)) or frame.stopping is not None or clock.now() >= until:
+                break
+            if not self.budgets.is_held(run):
+                quiet += 1
+                if quiet > _TURNS:
+                    break
+                await asyncio.sleep(0)
+                continue
+            quiet = 0
+            run.returned = run.returned or asyncio.get_running_loop().create_future()
+            take_back = clock.call_at(until, run.note_return)
+            frame.lacking += begins
+            try:
+                async with SlotGivenUp(frame):
+                    await asyncio.wait({run.returned})
+            finally:
+                frame.lacking -= begins
+                take_back()
+        return has_more
+
+    async def _draw(self, root: Frame, purse: Purse | None, tokens: int, cost: int) -> bool:
+        run, parts = root.run, self._parts
+        taken = await self.budgets.draw(run, tokens, cost)
+        got_tokens, got_cost = taken.tokens or 0, taken.cost or 0
+        if not (got_tokens or got_cost):
+            return False
+        run.extensions = (*run.extensions, taken)
+        run.drawable_tokens -= got_tokens
+        run.drawable_cost -= got_cost
+        root.granted += got_tokens
+        if purse is not None:
+            purse.granted += got_cost
+        run.note_return()
+        if run.steps is not None and got_tokens:
+            journal.note_extension(parts.store, run, root.granted - root.request.remit.tokens, parts.redactor.keys)
+        return True
 
     async def _ask_person(self, frame: Frame, wanted: int) -> bool:
         """Return whether a person was asked, or the answer to another question awaited."""
@@ -204,8 +282,8 @@ class RunExtension:
         try:
             more = self._parts.limits.more_tokens or request.remit.tokens or lacking
             more *= ceil(lacking / more)
-            if self._budgets.applies_to(request):
-                allowance = await self._budgets.reserve_more(request, more)
+            if self.budgets.applies_to(request):
+                allowance = await self.budgets.reserve_more(request, more)
                 if allowance is None:
                     run.keeps_limit = True
                     return
@@ -222,6 +300,6 @@ class RunExtension:
             run.keeps_limit = True
         finally:
             if allowance is not None:
-                await asyncio.shield(self._budgets.settle(allowance, 0, 0))
+                await asyncio.shield(self.budgets.settle(allowance, 0, 0))
             run.more_tokens = None
             answered.set_result(None)
