@@ -4,6 +4,8 @@ import asyncio
 import json
 import sqlite3
 import time
+from datetime import UTC, date, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +228,46 @@ def test_a_network_is_known_by_its_file_system(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "apfs"])
 def test_a_disk_of_this_machine_is_no_network(kind: str) -> None:
     assert not NETWORK.fullmatch(kind)
+
+
+PRICED = """
+[prices.llama]
+input = 0
+output = 0
+
+[agents.local]
+model = "ollama:llama"
+
+[agents.writer]
+model = "openai:gpt-5-mini"
+
+[agents.new]
+model = "acme:unheard-of"
+"""
+
+
+def priced_from(folder: Path, team: str) -> dict[str, list[str]]:
+    """Return what doctor says of prices, by state."""
+    (folder / "remit.toml").write_text(team, encoding="utf-8")
+    shown: dict[str, list[str]] = {}
+    for each in document("doctor", folder=folder)["checks"]:
+        if each["about"] == "prices":
+            shown.setdefault(each["state"], []).append(each["says"])
+    return shown
+
+
+def test_the_source_and_the_day_of_each_price_are_shown(tmp_path: Path) -> None:
+    package = metadata.version("genai-prices")
+    own, packaged, unknown = priced_from(tmp_path, PRICED)["ok"]
+    assert own == "ollama:llama: from your team file"
+    day = packaged.removeprefix(f"openai:gpt-5-mini: from genai-prices {package}, whose newest price is of ")
+    assert date(2026, 1, 1) < date.fromisoformat(day) <= datetime.now(UTC).date()
+    assert unknown == "acme:unheard-of: not known; does not count as free"
+
+
+def test_a_model_without_a_price_is_a_warning_where_money_is_limited(tmp_path: Path) -> None:
+    shown = priced_from(tmp_path, f'[budgets]\nrun_cost = "5 USD"\n{PRICED}')
+    assert shown["warning"] == ["acme:unheard-of: not known, and calls are refused where money is limited"]
 
 
 CLEAR = """

@@ -83,6 +83,7 @@ def _team(team_file: Path | None, overrides: Sequence[str], loaded: list[Team]) 
         yield from _secrets(team)
         yield from _served(team)
         yield from _clear(team)
+        yield from _prices(team)
         yield from _peers(team)
         for bring in brought("checks"):
             for address in bring():
@@ -248,6 +249,25 @@ def _clear(team: Team) -> Iterator[Check]:
         for name in (name for name, each in parts.items() if each.clear):
             says = "models get its results unredacted" if section == "tools" else "its model gets results unredacted"
             yield warning(f"{section}.{name}", says, "Leave out `clear` unless the model needs the values themselves.")
+
+
+def _prices(team: Team) -> Iterator[Check]:
+    """Tell where the price of each model comes from and of which day it is, and which models have none."""
+    from remit_cli.config.composition import price_book_of
+
+    book = price_book_of(team)
+    sources: dict[str, list[str]] = {}
+    for model in dict.fromkeys(book.models.values()):
+        sources.setdefault(book.source(model), []).append(model)
+    unknown = ", ".join(sources.pop("", ()))
+    for source, models in sources.items():
+        yield ok("prices", f"{', '.join(models)}: from {source}")
+    if unknown:
+        budgets, todo = team.budgets, f"Give it in `[prices]` of {relative_path(team.file)}."
+        if budgets.run_cost or budgets.delegation_cost or budgets.cost_per_user_per_day:
+            yield warning("prices", f"{unknown}: not known, and calls are refused where money is limited", todo)
+        else:
+            yield ok("prices", f"{unknown}: not known; does not count as free", todo)
 
 
 def _peers(team: Team) -> Iterator[Check]:

@@ -4,6 +4,9 @@ import logging
 import math
 import threading
 from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from functools import cache
+from importlib import metadata
 from importlib.util import find_spec
 
 from msgspec import Struct
@@ -14,6 +17,10 @@ log = logging.getLogger("remit")
 
 # Providers give their prices for this many tokens.
 PER = 1_000_000
+
+PACKAGE = "genai-prices"
+# What `PriceBook.source` returns for a price in the team's own list.
+OWN_PRICE = "your team file"
 
 # The package has its prices in this currency.
 PACKAGE_CURRENCY = "USD"
@@ -128,6 +135,38 @@ class PriceBook:
                 price = _in_package(model)
             self._known[model] = price
         return self._known[model]
+
+    def source(self, model: str) -> str:
+        """Return where the price of a model comes from, and of which day it is; empty: its price is not known."""
+        if self.price(model) is None:
+            return ""
+        return OWN_PRICE if price_in(self._own, model) is not None else _package_data()
+
+
+@cache
+def _package_data() -> str:
+    """Return the version of the package and the day of its newest price that holds by now.
+
+    Its data has no date of its own, and most prices in it have none.
+    """
+    version = metadata.version(PACKAGE)
+    try:
+        newest = _newest_day(datetime.now(UTC).date())
+    except Exception as error:  # noqa: BLE001 - a package that changed must not take the figures down
+        log.warning("%s tells no day of its prices: %s", PACKAGE, type(error).__name__)
+        newest = None
+    return f"{PACKAGE} {version}" if newest is None else f"{PACKAGE} {version}, whose newest price is of {newest}"
+
+
+def _newest_day(today: date) -> date | None:
+    from genai_prices.data_snapshot import get_snapshot
+    from genai_prices.types import StartDateConstraint
+
+    models = (model for provider in get_snapshot().providers for model in provider.models)
+    prices = (price for model in models if isinstance(model.prices, list) for price in model.prices)
+    limits = (price.constraint for price in prices)
+    days = (limit.start_date for limit in limits if isinstance(limit, StartDateConstraint))
+    return max((day for day in days if day <= today), default=None)
 
 
 def _in_package(model: str) -> Price | None:
