@@ -16,29 +16,24 @@ from scripted import scripted_channel, slack_signature
 
 SECRET = b"the signing secret of your Slack app"
 MOST, MOST_BLOCKS = 3_000, 50  # what Slack takes: characters of a section, and blocks of a message
-WORDS = ("approve", "reject")
 store = MemoryStore()  # with a store on disk the question outlives a restart
 
 
-def block(kind: str, **fields: object) -> dict[str, object]:
-    return {"type": kind, **fields}
-
-
-def plain(text: str) -> dict[str, object]:
-    return block("plain_text", text=text)
+def plain(text: str) -> dict[str, str]:
+    return {"type": "plain_text", "text": text}
 
 
 async def ask_slack(question: Question) -> Decision:
     await store.put(question)  # before anybody can click
     shown = f"{question.text}\n{view_of(question).text()}"
-    blocks = [block("section", text=plain(shown[at : at + MOST])) for at in range(0, len(shown), MOST)]
-    if len(blocks) < MOST_BLOCKS:
-        buttons = [block("button", action_id=word, value=question.id, text=plain(word)) for word in WORDS]
-        blocks.append(block("actions", elements=buttons))
-    else:  # nobody approves what they do not see
-        blocks = [block("section", text=plain(f"Too long for Slack: remit pending show {question.id}"))]
-    async with request("POST", os.environ["SLACK_WEBHOOK"], json={"blocks": blocks}, raise_for_status=True):
-        return await InboxApprover(store)(question)
+    parts = [plain(shown[at : at + MOST]) for at in range(0, len(shown), MOST)]
+    if len(parts) < MOST_BLOCKS:  # else nobody in Slack would see all of it, and `remit pending` shows it
+        button = {"type": "button", "value": question.id}
+        buttons = [button | {"action_id": word, "text": plain(word)} for word in ("approve", "reject")]
+        blocks = [*({"type": "section", "text": each} for each in parts), {"type": "actions", "elements": buttons}]
+        async with request("POST", os.environ["SLACK_WEBHOOK"], json={"blocks": blocks}, raise_for_status=True):
+            pass
+    return await InboxApprover(store)(question)
 
 
 async def clicked(post: web.BaseRequest) -> web.Response:
@@ -52,12 +47,12 @@ async def clicked(post: web.BaseRequest) -> web.Response:
     return web.Response()
 
 
+hub = Hub(store=store, guards=[guard_of([Rule(then="ask", to="cashier", say="Pay this?")])], approver=ask_slack)
+
+
+@hub.agent("cashier")
 async def cashier(brief: Brief) -> str:
     return f"paid {brief.input}"
-
-
-hub = Hub(store=store, guards=[guard_of([Rule(then="ask", to="cashier", say="Pay this?")])], approver=ask_slack)
-hub.add("cashier", cashier)
 
 
 async def main() -> None:

@@ -119,9 +119,8 @@ async def test_a_person_at_the_host_agrees_declines_or_leaves_it_open(team: Path
     assert text(yes) == "paid: rent"
     assert text(no).startswith("APPROVAL_DECLINED: declined by anna")
     assert data(open_)["state"] == "waiting"
-    assert [each.splitlines()[-1] for each in person.questions] == [
-        f"The user asks pay, for anna: {task}" for task in ("rent", "fine", "ransom")
-    ]
+    for task, question in zip(("rent", "fine", "ransom"), person.questions, strict=True):
+        assert f"The user asks pay: {task}" in question.splitlines()
 
 
 async def test_where_the_host_cannot_ask_another_terminal_answers(team: Path) -> None:

@@ -45,10 +45,10 @@ from remit_orchestrator.dialogue.replies import (
     LONGEST_REPLY,
     Agreed,
     ChosenOption,
-    Declined,
     NamedInPart,
     NoneOfThese,
     Other,
+    TurnedDown,
     after_words,
     read_reply,
 )
@@ -137,7 +137,7 @@ class Orchestrator:
         names = [each.words for each in asked.options]
         meant = read_reply(text, [] if asked.kind == "fields" else names, self._phrases)
         if asked.kind == "fields":
-            return await self._fields_replied(brief, asked, text, refused=meant == Declined())
+            return await self._fields_replied(brief, asked, text, refused=meant == TurnedDown())
         match meant:
             case Agreed(rest=""):
                 if asked.preferred or len(asked.options) == 1:
@@ -151,9 +151,9 @@ class Orchestrator:
                 if asked.more:
                     return await self._offer(brief, asked.more, asked.text, given=brief.request.input)
                 return self._plain(self._texts.again, "noted")
-            case Declined(rest=""):
+            case TurnedDown(rest=""):
                 return self._plain(self._texts.dropped, "noted")
-            case Agreed(rest=rest) | Declined(rest=rest):
+            case Agreed(rest=rest) | TurnedDown(rest=rest):
                 return await self._corrected_option(brief, asked.options[0], rest)
             case Other():
                 # "To the station": a value that the best guess lacks.

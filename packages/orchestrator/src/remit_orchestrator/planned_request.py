@@ -18,7 +18,7 @@ from remit.protocol.orchestration import Step, Workflow
 from remit_orchestrator.conversation import Conversation, FilledInputs, fits, merged_input
 from remit_orchestrator.dialogue.gate import DetectedIntent, words_for
 from remit_orchestrator.dialogue.phrases import Phrases
-from remit_orchestrator.dialogue.replies import Agreed, ChosenOption, Declined, NoneOfThese, read_reply
+from remit_orchestrator.dialogue.replies import Agreed, ChosenOption, NoneOfThese, TurnedDown, read_reply
 from remit_orchestrator.plan_state import (
     PART,
     Offered,
@@ -60,12 +60,12 @@ def with_reply(
             match meant:
                 case ChosenOption(place=chosen):
                     return with_code(state, place, state.parts[place].options[chosen])
-                case NoneOfThese() | Declined():
+                case NoneOfThese() | TurnedDown():
                     return with_code(state, place, "")
                 case _:
                     return "again" if isinstance(meant, Agreed) else None
         case "fields":
-            if meant == Declined():
+            if meant == TurnedDown():
                 return "dropped"
             values = fields(reply, expected, fits, today)
             offered = cast("dict[str, Json]", topic.get("offered", {}))
@@ -75,10 +75,10 @@ def with_reply(
         case "confirm":
             if meant == Agreed():
                 return replace(state, agreed=True, confirmed=dict(state.inputs), topic={})
-            return "dropped" if meant == Declined() else "again" if isinstance(meant, Agreed | Declined) else None
+            return "dropped" if meant == TurnedDown() else "again" if isinstance(meant, Agreed | TurnedDown) else None
         case _:
-            if meant not in {Agreed(), Declined()}:
-                return "again" if isinstance(meant, Agreed | Declined) else None
+            if meant not in {Agreed(), TurnedDown()}:
+                return "again" if isinstance(meant, Agreed | TurnedDown) else None
             name = step_name(place)
             confirmed = {**state.confirmed, name: state.inputs.get(name)} if meant == Agreed() else state.confirmed
             decided = {**state.decided, name: meant == Agreed()}

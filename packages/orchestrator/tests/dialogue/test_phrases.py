@@ -11,10 +11,10 @@ from remit_orchestrator.dialogue.phrases import phrases_of, tokens
 from remit_orchestrator.dialogue.replies import (
     Agreed,
     ChosenOption,
-    Declined,
     NamedInPart,
     NoneOfThese,
     Other,
+    TurnedDown,
     read_reply,
 )
 
@@ -47,7 +47,7 @@ def test_every_agreement_agrees_and_every_refusal_refuses(language: str) -> None
     assert [each for each in phrases["agree"] if read_reply(each, OPTIONS, PHRASES) != Agreed()] == []
     refusals = [*phrases["deny"], *phrases["never_mind"]]
     refused = {each: read_reply(each, OPTIONS, PHRASES) for each in refusals}
-    assert [each for each, reply in refused.items() if not isinstance(reply, Declined | NoneOfThese)] == []
+    assert [each for each, reply in refused.items() if not isinstance(reply, TurnedDown | NoneOfThese)] == []
 
 
 def test_no_phrase_agrees_and_refuses() -> None:
@@ -65,13 +65,13 @@ def test_no_phrase_agrees_and_refuses() -> None:
         ("ja, bitte", Agreed()),
         ("👍", Agreed()),
         ("yes, but on Tuesday", Agreed("but on Tuesday")),
-        ("no", Declined()),
-        ("ok, never mind", Declined()),
-        ("Don’t!", Declined()),
-        ("yes please don't", Declined()),
-        ("of course not", Declined()),
-        ("no, to my bank", Declined("to my bank")),
-        ("Nein, danke", Declined()),
+        ("no", TurnedDown()),
+        ("ok, never mind", TurnedDown()),
+        ("Don’t!", TurnedDown()),
+        ("yes please don't", TurnedDown()),
+        ("of course not", TurnedDown()),
+        ("no, to my bank", TurnedDown("to my bank")),
+        ("Nein, danke", TurnedDown()),
         ("2", ChosenOption(1)),
         ("number two, please", ChosenOption(1)),
         ("the last one", ChosenOption(2)),

@@ -20,7 +20,7 @@ class Agreed(Struct, frozen=True):
     rest: str = ""
 
 
-class Declined(Struct, frozen=True):
+class TurnedDown(Struct, frozen=True):
     """The user does not want it; *rest* is what the reply says besides: "no, to my bank"."""
 
     rest: str = ""
@@ -46,7 +46,7 @@ class Other(Struct, frozen=True):
     """The reply is no answer to the question."""
 
 
-Reply = Agreed | Declined | ChosenOption | NamedInPart | NoneOfThese | Other
+Reply = Agreed | TurnedDown | ChosenOption | NamedInPart | NoneOfThese | Other
 
 
 def read_reply(text: str, options: Sequence[str], phrases: Phrases) -> Reply:
@@ -60,13 +60,13 @@ def read_reply(text: str, options: Sequence[str], phrases: Phrases) -> Reply:
     if consists_of(words, phrase_set(phrases, "none_of_these"), phrase_set(phrases, "fillers", "choose", "deny")):
         return NoneOfThese()
     if consists_of(words, phrase_set(phrases, "deny", "never_mind"), fillers):
-        return Declined()
+        return TurnedDown()
     if options and (chosen := _chosen(words, options, phrases)) is not None:
         return chosen
     agreed, denied = phrase_set(phrases, "agree").prefix(words), phrase_set(phrases, "deny", "never_mind").prefix(words)
     # The longer beginning counts: "no problem" and "of course not".
     if denied >= max(agreed, 1):
-        return Declined(_rest(text, denied))
+        return TurnedDown(_rest(text, denied))
     return Agreed(_rest(text, agreed)) if agreed else Other()
 
 

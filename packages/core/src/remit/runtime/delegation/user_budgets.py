@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import suppress
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from remit.policy.budget import LEAST_COST, LEAST_SHARE, amounts, estimate_request, share_of_day
@@ -12,10 +13,23 @@ from remit.protocol.envelope import Request, Usage
 from remit.protocol.errors import Code, Fault, fault
 from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
-from remit.runtime.delegation.admission import RootAttempt
-from remit.runtime.frames import Allowance, Run
+from remit.runtime.frames import Allowance, Frame, Run
 
 DAY_MS = 24 * 3_600_000
+
+
+class DayHolder(Protocol):
+    """A user's request, which may hold a part of its user's day until its run ends."""
+
+    request: Request
+    run: Run
+    allowance: Allowance | None
+    frame: Frame | None
+
+    @property
+    def is_busy(self) -> bool: ...
+
+    def allow(self, allowance: Allowance) -> None: ...
 
 
 class UserBudgets:
@@ -24,7 +38,7 @@ class UserBudgets:
     def __init__(self, parts: RuntimeContext) -> None:
         self._parts = parts
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
-        self._holders: dict[str, set[RootAttempt]] = {}
+        self._holders: dict[str, set[DayHolder]] = {}
         """Those that hold a part of a user's day, by user."""
 
     def applies_to(self, request: Request) -> bool:
@@ -38,7 +52,7 @@ class UserBudgets:
             return False
         return peer_of(request) != self._parts.registry.hub
 
-    async def reserve(self, attempt: RootAttempt) -> Fault | None:
+    async def reserve(self, attempt: DayHolder) -> Fault | None:
         """Reserve tokens and money for a request; return a fault if nothing is left of the day.
 
         A request with limits of its own reserves these, or what is left if that is less. Without them it gets a fair
@@ -123,7 +137,7 @@ class UserBudgets:
         """Return whether another run of the user here holds a part of the day, and goes on."""
         return any(each.run is not run and each.is_busy for each in self._holders.get(run.request.remit.user, ()))
 
-    async def end(self, attempt: RootAttempt) -> None:
+    async def end(self, attempt: DayHolder) -> None:
         """Settle what a run has reserved, and wake those of its user that wait for that."""
         if attempt.allowance is None:
             return
