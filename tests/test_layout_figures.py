@@ -9,7 +9,7 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 # What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
 CEILINGS = {
     "modules": 638,
-    "lines": 150_660,
+    "lines": 150_680,
     "lines of tests": 151_045,
     # Upkeep of a store came from the core, and a process asks before it uses a tool of its own, or more tokens. Whoever
     # approves can reveal what tokens stand for: here, in the core, and over HTTP with its two clients. Each command
@@ -36,8 +36,9 @@ CEILINGS = {
     # Credentials and the extension of A2A carry money and limits on the arguments of tools, and a cancel over A2A and
     # MCP does not need the store.
     "package server: lines": 27_530,
-    # Money and limits on tools go over every transport, and any A2A agent can be checked for Remit's extension.
-    "package testing: lines": 3_535,
+    # Money and limits on tools go over every transport, any A2A agent can be checked for Remit's extension, and a store
+    # in memory begins with a copy of an empty one.
+    "package testing: lines": 3_555,
     # Hidden characters in a question are written out before it is kept.
     "lines that Hub needs": 31_060,
     "files run by hub.ask with a nested delegation": 39,

@@ -7,12 +7,15 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
 from remit.policy.budget import estimate
 from remit.ports import TokenCounter
+from remit.stores.connection import connect_writer
 from remit.stores.opening import FileQuery
+from remit.stores.schema import migrate
 from remit.stores.sqlite import SqliteStore
 from remit.stores.writer import Item, StoreWriter
 
@@ -40,15 +43,33 @@ class MemoryStore(SqliteStore):
         wall_ms: Callable[[], int] = _system_ms,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        folder = tempfile.mkdtemp(prefix="remit-memory-", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None)
+        folder = _new_folder()
         weakref.finalize(self, _delete, folder, os.getpid())
         path = Path(folder) / "store.db"
+        path.write_bytes(_new_file())
         super().__init__(path, durability="process", count=count, wall_ms=wall_ms, monotonic=monotonic)
         self._writer = _WriterAtOnce(path, wall_ms=wall_ms, commit_hook=None, ended=self._ended)
         self.sizes = self._writer.sizes
 
     async def _look(self, query: FileQuery[T]) -> T:
         return self._opened().read_at_once(query)
+
+
+def _new_folder() -> str:
+    return tempfile.mkdtemp(prefix="remit-memory-", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None)
+
+
+@cache
+def _new_file() -> bytes:
+    """Return the file of an empty store: making its tables costs as much as a whole test of a hub."""
+    path = Path(_new_folder()) / "store.db"
+    try:
+        connection = connect_writer(path, "process", 0)
+        migrate(connection, path, 0)
+        connection.close()
+        return path.read_bytes()
+    finally:
+        shutil.rmtree(path.parent)
 
 
 def _delete(folder: str, made_by: int) -> None:
