@@ -476,10 +476,10 @@ export interface components {
             /** @description Its code: `TAX_DEDUCTIBLE`. */
             code: string;
             /**
-             * @description When a user has to agree; None: never if it is `read_only`, else as the orchestrator says.
-             * @default null
+             * @description Whether a user has to agree each time although it only reads; to what changes something, always.
+             * @default false
              */
-            confirm: ("always" | "never" | "unsure") | null;
+            confirm: boolean;
             /**
              * @description The money of a call in millionths of the team's currency, unless the caller sets less.
              * @default null
@@ -534,6 +534,11 @@ export interface components {
              * @default null
              */
             tokens: number | null;
+            /**
+             * @description The capability that undoes it.
+             * @default null
+             */
+            undo: string | null;
             /**
              * @description Its version.
              * @default 1.0

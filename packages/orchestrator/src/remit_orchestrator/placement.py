@@ -86,7 +86,8 @@ BETTER = 0.1
 def place(case: Case, thresholds: Thresholds = THRESHOLDS) -> Route | Local:
     """Return whether to route a request or to handle it here, with the reason."""
     code = case.needs
-    if code is None and case.intent is not None and case.intent.confidence >= thresholds.do:
+    # A best guess is enough: whoever it is handed to has guards and questions of its own.
+    if code is None and case.intent is not None and case.intent.confidence >= thresholds.say_back:
         code = case.intent.code
     if code is None or code not in case.elsewhere:
         if code in case.own:

@@ -231,10 +231,10 @@ async def test_the_money_of_a_users_day_and_of_runs_is_beside_their_tokens(page:
         _, begun = await posted(web, {**body, "objective": "wait"}, Prefer="respond-async")
         await signed_in(page, server.address, "/spend")
         budgets = page.get_by_role("region", name="Budgets")
-        day = budgets.get_by_role("meter", name="Money of dora ($0.4400 reserved)")
-        await expect(day).to_have_attribute("aria-valuetext", "$0.5900 of $2.00")
+        day = budgets.get_by_role("meter", name="Money of dora ($0.4175 reserved)")
+        await expect(day).to_have_attribute("aria-valuetext", "$0.5675 of $2.00")
         live = budgets.get_by_role("meter", name="Money", exact=True)
-        await expect(live).to_have_attribute("aria-valuetext", "$0.0900 of $0.5000")
+        await expect(live).to_have_attribute("aria-valuetext", "$0.0900 of $0.4775")
         await expect(budgets.get_by_text("There is no limit for a user's day")).to_have_count(0)
         await usable_in_both_looks(page)
 
