@@ -10,7 +10,7 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 CEILINGS = {
     "modules": 638,
     "lines": 150_680,
-    "lines of tests": 151_045,
+    "lines of tests": 151_055,
     # Upkeep of a store came from the core, and a process asks before it uses a tool of its own, or more tokens. Whoever
     # approves can reveal what tokens stand for: here, in the core, and over HTTP with its two clients. Each command
     # that limits tokens limits money, and a plugin can reach an agent by its address. The terminal shows what it cut

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.policy.aggregate import Blend, merge_all, start, with_findings
+from remit.policy.aggregate import Blend, merge_all, restated, start, with_findings
 from remit.protocol.codec import checked, decode, encode
 from remit.protocol.envelope import Answer, Artifact, Response, Source, Strategy
 from remit.protocol.errors import Code, fault
@@ -318,6 +318,11 @@ def test_a_sentence_that_no_result_carries_is_dropped_and_named() -> None:
     denied = blended(MERGED, "The parcel weighs 45 kg. It is not insured.", blend)
     assert (denied.result, denied.metadata["left_out"]) == (MERGED.result, ["Parcel"])
     assert denied.metadata["unsupported"] == [{"sentence": "It is not insured.", "why": "words"}]
+
+
+def test_numbers_are_given_to_whoever_blends_with_the_unit_that_their_fields_name() -> None:
+    assert restated({"weight_kg": 45, "insured": True}) == ("45 kg",)
+    assert restated([{"price": 3, "currency": "EUR"}, {"share": 0.25}]) == ("3 EUR", "25 %")
 
 
 SEVERAL = Blend(
