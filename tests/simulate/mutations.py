@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from remit.ports import Question
 from remit.ports.store import unknown_outcome
 from remit.protocol.envelope import Request, Response, Usage
 from remit.protocol.errors import Fault
@@ -61,7 +62,7 @@ def _decline_without_the_store(patch: pytest.MonkeyPatch) -> None:
     async def once(act: Callable[[], Awaitable[Any]], question: str) -> Any:
         return await act()
 
-    patch.setattr(approvers, "_outlasting", once)
+    patch.setattr(approvers, "outlasting", once)
 
 
 def _forget_a_no(patch: pytest.MonkeyPatch) -> None:
@@ -106,6 +107,13 @@ def _carry_no_approvals(patch: pytest.MonkeyPatch) -> None:
         return clean
 
     patch.setattr(Admission, "with_approvals", unchanged)
+
+
+def _ask_as_nobody_did(patch: pytest.MonkeyPatch) -> None:
+    async def unchanged(self: Approvals, question: Question, run: object) -> Question:
+        return question
+
+    patch.setattr(Approvals, "_as_put_before", unchanged)
 
 
 _EVERYONE = frozenset({"boss", "clerk", "till", "shelf", "safe"})
@@ -153,6 +161,15 @@ MUTATIONS = {
             (frozenset({"boss"}), frozenset({"safe"})), (_order(_work(0, "boss", (_work(1, "safe", tokens=45),)), 100),)
         ),
         PlannedFault("bus", 0.3),
+        "the person was asked 2 times",
+    ),
+    "asked-elsewhere": Mutation(
+        _ask_as_nobody_did,
+        Scenario(
+            (frozenset({"boss", "clerk", "safe"}), frozenset({"boss"}), frozenset({"clerk", "safe"})),
+            (_order(_work(0, "boss", (_work(1, "clerk", (_work(2, "safe", tokens=45),)),)), 100),),
+        ),
+        PlannedFault("close", 12),
         "the person was asked 2 times",
     ),
     "fenced-records": Mutation(

@@ -84,16 +84,16 @@ class InboxApprover:
 
     async def __call__(self, question: Question) -> Decision:
         # A question from before a restart has less time left than a new one would.
-        kept = await _outlasting(lambda: self._put(question), question.id)
+        kept = await outlasting(lambda: self._put(question), question.id)
         async with asyncio.timeout(max(0, kept.expires_ms - self._wall_ms()) / 1_000):
             while True:
                 for _ in range(PUT_AGAIN):
-                    decision = await _outlasting(lambda: self._inbox.decision(kept.id), kept.id)
+                    decision = await outlasting(lambda: self._inbox.decision(kept.id), kept.id)
                     if decision is not None:
                         return decision
                     await asyncio.sleep(POLL_S)
                 # A hub that lost this run without knowing it may have withdrawn the question.
-                await _outlasting(lambda: self._inbox.put(kept), kept.id)
+                await outlasting(lambda: self._inbox.put(kept), kept.id)
 
     async def _put(self, question: Question) -> Question:
         """Put a question into the inbox, also if its time ends meanwhile: a restart then finds that it is over."""
@@ -106,7 +106,7 @@ class InboxApprover:
             raise
 
 
-async def _outlasting(act: Callable[[], Awaitable[T]], question: str) -> T:
+async def outlasting(act: Callable[[], Awaitable[T]], question: str) -> T:
     """Return the result of *act*, tried again for as long as the store is away; the caller bounds the time."""
     pause_s = POLL_S
     while True:

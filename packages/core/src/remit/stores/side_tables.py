@@ -21,7 +21,10 @@ _read_question = msgspec.json.Decoder(Question).decode
 
 
 async def put(change: SqlChange, question: Question) -> Question:
-    """Add a question unless it exists, encrypted if the store is; return the stored one."""
+    """Add a question unless it exists, encrypted if the store is; return the stored one.
+
+    A question that is still open is that of the run that put it last.
+    """
     added = await change.database.fetchval(
         "INSERT INTO remit.question (id, run, content, asked_ms, expires_ms, over_ms) VALUES ($1, $2, $3, $4, $5, $5)"
         " ON CONFLICT DO NOTHING RETURNING 1",
@@ -31,6 +34,10 @@ async def put(change: SqlChange, question: Question) -> Question:
     )
     if added:
         return question
+    await change.database.execute(
+        "UPDATE remit.question SET run = $2 WHERE id = $1 AND run <> $2 AND decision IS NULL",
+        *(question.id, question.request.run),
+    )
     stored = await change.database.fetchval("SELECT content FROM remit.question WHERE id = $1", question.id)
     return question if stored is None else _read_question(stored)
 

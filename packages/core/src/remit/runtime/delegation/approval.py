@@ -18,7 +18,7 @@ from remit.protocol.envelope import Json, Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.forms import default_fields, filled_fields, unshowable
 from remit.protocol.records import Approval, Kind
-from remit.runtime.approvers import EDITABLE, NOBODY_ASKED, check_edits, check_form
+from remit.runtime.approvers import EDITABLE, NOBODY_ASKED, check_edits, check_form, outlasting
 from remit.runtime.aside import aside
 from remit.runtime.context import RunRecording, RuntimeContext, TaskControl
 from remit.runtime.delegation.response import presentable, revealed
@@ -90,6 +90,7 @@ class Approvals:
             ) from error
         if struck:
             await self.parts.redactor.keep_shown(run, struck)
+        posed = await self._as_put_before(posed, run)
         self._record_approval(run, posed, None)
         decision = await self._answer(posed, approver)
         edits: dict[str, Json] = {}
@@ -139,6 +140,25 @@ class Approvals:
             asked_ms=asked_ms,
             expires_ms=asked_ms + self.parts.limits.approval_timeout_ms,
         )
+
+    async def _as_put_before(self, question: Question, run: Run) -> Question:
+        """Return a question under the id that another hub of the team has put it under, if one has.
+
+        A call to another hub is a run of its own there, and its request's id is the call's path here. The call may have
+        been executed here before this hub closed: a person who was asked then is not asked again.
+        """
+        root, store = run.request, self.parts.store
+        if root.via != self.parts.registry.hub:
+            return question
+        there = root.id + question.id.removeprefix(root.path)
+
+        async def is_known() -> bool:
+            return await store.decision(there) is not None or any(each.id == there for each in await store.pending())
+
+        with suppress(TimeoutError):
+            async with asyncio.timeout((question.expires_ms - question.asked_ms) / 1_000):
+                return replace(question, id=there) if await outlasting(is_known, there) else question
+        return question
 
     async def remember_yes(self, request: Request, question: str) -> None:
         """Remember that a person agreed to a root request, for as long as its sender may send it again.
