@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from remit import Answer, Brief, Code, Hub, Limits, Response, Status, Usage
 from remit.runtime.delegation.user_budgets import DAY_MS
 from remit.stores.sqlite import SqliteStore
@@ -291,3 +293,81 @@ async def test_an_agent_that_reports_its_usage_at_the_end_draws_on_the_day() -> 
 
         assert (await hub.ask("reporter", "work", user="ada")).ok
         assert code_of(await hub.ask("reporter", "work", user="ada")) is Code.TOKEN_BUDGET_EXCEEDED
+
+
+# ── runs that are cancelled, and runs that are resumed ────────────────────────────────────────────────────────────────
+
+
+class HoldingStore(MemoryStore):
+    """A store that holds back its answer to the next change of a counter, while told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: str | None = None
+        self.counting = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def incr(self, key: str, n: int, window_ms: int) -> int:
+        total = await super().incr(key, n, window_ms)
+        if n > 0 and self.held is not None and key.startswith(self.held):
+            self.held = None
+            self.counting.set()
+            await self.go_on.wait()
+        return total
+
+
+@pytest.mark.parametrize("held", ["user-tokens", "user-cost"])
+async def test_a_run_that_is_cancelled_while_it_draws_keeps_nothing_of_the_day(held: str) -> None:
+    store = HoldingStore()
+    careful = Careful(Limits(user_tokens_per_day=200_000, user_cost_per_day=2_000_000), store)
+    hub, drawing = careful.hub, asyncio.Event()
+
+    @hub.agent("drawer")
+    async def drawer(brief: Brief) -> None:
+        store.held = held
+        drawing.set()
+        await brief.more_tokens(100_000)
+
+    async with hub:
+        asking = asyncio.create_task(hub.ask("drawer", "draw", user="ada", request_id="drawn"))
+        await drawing.wait()
+        await store.counting.wait()
+        assert hub.cancel("drawn", "no longer needed")
+        store.go_on.set()
+        assert (await asking).status is Status.CANCELLED
+        (done,) = await careful.run_at_once(1_000)
+    assert (done.result, done.usage.total) == (200, 200_000)
+
+
+async def test_a_run_that_is_resumed_goes_on_to_draw_on_the_day_and_gives_back_what_it_does_not_spend(
+    tmp_path: Path,
+) -> None:
+    limits = Limits(user_tokens_per_day=200_000, user_cost_per_day=2_000_000)
+
+    def a_resuming_hub() -> tuple[Careful, asyncio.Event]:
+        careful = Careful(limits, SqliteStore(tmp_path / "hub.db", durability="process"))
+        begun = asyncio.Event()
+
+        @careful.hub.agent("boss-of-many", may_call=["worker"], resumable=True)
+        async def boss_of_many(brief: Brief) -> int:
+            first = (await brief.delegate("worker", objective="first", input=70)).unwrap()
+            begun.set()
+            if go_on is not None:
+                await go_on.wait()
+            return first + (await brief.delegate("worker", objective="second", input=50)).unwrap()
+
+        return careful, begun
+
+    go_on: asyncio.Event | None = asyncio.Event()
+    careful, begun = a_resuming_hub()
+    async with careful.hub as hub:
+        asking = asyncio.create_task(hub.ask("boss-of-many", "work", user="ada", request_id="1"))
+        await begun.wait()
+    await asyncio.wait({asking})
+    go_on = None
+    careful, _ = a_resuming_hub()
+    async with careful.hub as hub:
+        resumed = await hub.ask("boss-of-many", "work", user="ada", request_id="1")
+        (rest,) = await careful.run_at_once(1_000)
+    assert (resumed.result, resumed.usage.total, resumed.usage.overrun) == (120, 120_000, 0)
+    assert (rest.result, rest.usage.total) == (80, 80_000)

@@ -109,7 +109,6 @@ class Run:
         "drawable_cost",
         "drawable_tokens",
         "epoch",
-        "extensions",
         "handed_back",
         "held",
         "id",
@@ -122,6 +121,7 @@ class Run:
         "refusals",
         "reported",
         "request",
+        "reserved",
         "returned",
         "scope",
         "sealing",
@@ -155,8 +155,8 @@ class Run:
         """Whether a person lets it go on with what has no price, by the words for that; not done while one is asked."""
         self.returned: asyncio.Future[None] | None = None
         """Set while calls or agents wait for tokens or money that others of it hold; done once some came back."""
-        self.extensions: tuple[Allowance, ...] = ()
-        """What it has reserved of its user's day beyond what it began with."""
+        self.reserved: tuple[Allowance, ...] = ()
+        """What it has reserved of its user's day: what it began with, and what it drew."""
         self.drawable_tokens = 0
         """The tokens that its limit leaves it and that are not reserved of its user's day yet."""
         self.drawable_cost = 0

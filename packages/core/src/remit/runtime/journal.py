@@ -15,7 +15,7 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.runtime.frames import Run
+from remit.runtime.frames import Allowance, Run
 
 
 class JournalStep(Struct, frozen=True, omit_defaults=True):
@@ -36,6 +36,10 @@ class JournalStep(Struct, frozen=True, omit_defaults=True):
     """Whether it was begun in the process of the hub that recorded it."""
     tokens: int = 0
     """What was reserved for a delegation that was begun."""
+    reserved: tuple[Allowance, ...] = ()
+    """What the run holds of its user's day."""
+    drawable: tuple[int, int] = (0, 0)
+    """The tokens and the money that it may still draw of it."""
 
 
 _decoder = msgspec.json.Decoder(JournalStep)
@@ -101,15 +105,30 @@ def tokens_of_calls(run: Run, path: str, keys: HubKeys) -> dict[str, int]:
 
 
 def note_extension(store: Journal, run: Run, tokens: int, keys: HubKeys) -> None:
-    """Store how many tokens a run has been granted beyond those that it began with."""
-    note(store, run, _extension(run), JournalStep(b"", done=True, tokens=tokens), keys)
+    """Store what a run holds of its user's day, and its tokens beyond those that it began with, if it can resume."""
+    if run.steps is not None:
+        drawable = run.drawable_tokens, run.drawable_cost
+        step = JournalStep(b"", done=True, tokens=tokens, reserved=run.reserved, drawable=drawable)
+        note(store, run, _extension(run), step, keys)
 
 
 def extension(run: Run, keys: HubKeys) -> int:
     """Return how many tokens a run has been granted beyond those that it began with, before it was resumed."""
+    step = _extended(run, keys)
+    return 0 if step is None else step.tokens
+
+
+def recall_reserved(run: Run, keys: HubKeys) -> None:
+    """Give a run that is resumed what it held of its user's day."""
+    if (step := _extended(run, keys)) is not None:
+        run.reserved = step.reserved
+        run.drawable_tokens, run.drawable_cost = step.drawable
+
+
+def _extended(run: Run, keys: HubKeys) -> JournalStep | None:
     raw = run.steps.get(_extension(run)) if run.steps else None
     opened = None if raw is None else keys.unlock(raw, _bound_to(run, _extension(run)))
-    return 0 if opened is None else _decoder.decode(opened).tokens
+    return None if opened is None else _decoder.decode(opened)
 
 
 def _extension(run: Run) -> str:

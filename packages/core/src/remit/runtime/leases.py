@@ -62,7 +62,7 @@ class ResumableRuns(Protocol):
 
     async def run(self, request: Request, content: bytes, parked: int | None = None) -> Response: ...
 
-    async def carry_out(self, frame: Frame) -> Response: ...
+    async def resume(self, frame: Frame) -> Response: ...
 
     def cancel(self, delegation: str, reason: str) -> bool: ...
 
@@ -394,6 +394,7 @@ class Leases:
         if left is None and isinstance(entry.agent, Remote) and not await entry.agent.is_resumable(0):
             # A hub that hosts the agent may have executed it in its own process.
             return await self._give_up(run)
+        journal.recall_reserved(run, parts.redactor.keys)
         frame = self._admission.reserve_again(run, entry)
         frame.ran = True  # its code was called before, whatever happens here
         frame.departed = left
@@ -409,7 +410,7 @@ class Leases:
                 loop = asyncio.get_running_loop()
                 loop.call_soon(loop.call_soon, self._dispatch.tasks.stop, frame, why)
         self._dispatch.recording.notice(frame, "resumed after a restart")
-        response = await self._runs.carry_out(frame)
+        response = await self._runs.resume(frame)
         if frame.stopping is not None and not run.handed_back:
             # It may not have come back to calls that it had handed over before, or to its own request.
             await self._runs.cancel_handed_over(run)

@@ -183,6 +183,7 @@ class RootRecords:
             if parts.ended is not None:
                 parts.ended(run.id, response)
             return response
+        run.handed_back = True  # whoever has it now settles what it holds
         return _taken_over(response)
 
     def holds(self, run: str) -> bool:
@@ -395,16 +396,16 @@ class RootRuns:
         """Judge a root request; if it is admitted, submit and execute it."""
         may_be_known = request.id != request.run and request.run not in self._records.parked
         attempt = RootAttempt(request, content, may_be_known=may_be_known)
+        if (known := await self._admission.prepare(attempt)) is not None:
+            return await self._answer_duplicate(attempt.request, known)
         try:
             return await self._judge(attempt)
         finally:
-            await self._budgets.end(attempt)
+            await self._budgets.end(attempt.run, attempt.frame)
 
     async def _judge(self, attempt: RootAttempt) -> Response:
         """Judge a root request until it is refused, or admitted, submitted and executed."""
         admission, clock = self._admission, self._dispatch.parts.clock
-        if (known := await admission.prepare(attempt)) is not None:
-            return await self._answer_duplicate(attempt.request, known)
         while True:
             request, now = attempt.request, clock.now()
             attempt.run.epoch = self._records.parked.get(request.run, 0)
@@ -431,9 +432,12 @@ class RootRuns:
                         if (wait_ms := await shared.rate_wait_ms(facts.target)) > 0:
                             return await self._not_now(attempt, asked_too_often(request.target, wait_ms).fault)
                         attempt.permitted = True
-                    elif attempt.allowance is None and self._budgets.applies_to(request):
-                        if (nothing_left := await self._budgets.reserve(attempt)) is not None:
-                            return await self._not_now(attempt, nothing_left)
+                    elif not attempt.run.reserved and self._budgets.applies_to(request):
+                        match await self._budgets.reserve(request, attempt.run):
+                            case Fault() as nothing_left:
+                                return await self._not_now(attempt, nothing_left)
+                            case allowance:
+                                attempt.allow(allowance)
                     else:
                         attempt.frame = frame = admission.reserve(attempt, verdict, now)
                         return await self._submit(frame, frame.recorded or frame.run.request, attempt.content)
@@ -500,6 +504,8 @@ class RootRuns:
             self.active.note_on_record(clean, clean.run)
             for path, step in (frame.run.steps or {}).items():
                 parts.store.journal(clean.run, submitted.epoch, path, step)
+            if frame.run.reserved:
+                journal.note_extension(parts.store, frame.run, 0, parts.redactor.keys)
             return await self.carry_out(frame)
         parts.ledger.withdraw(frame, parts.clock.now())
         match submitted:
@@ -601,6 +607,14 @@ class RootRuns:
         store, user = self._dispatch.parts.store, run.request.remit.user
         for _, there in await _once_stored(lambda: store.handed_over(run.id, user)):
             await self.pass_cancel_on(there, LEFT)
+
+    async def resume(self, frame: Frame) -> Response:
+        """Go on with a run that was begun before, and settle what it holds of its user's day."""
+        self._budgets.hold(frame.run)
+        try:
+            return await self.carry_out(frame)
+        finally:
+            await self._budgets.end(frame.run, frame)
 
     async def carry_out(self, frame: Frame) -> Response:
         """Execute an admitted and submitted request, and answer once its outcome is durable."""

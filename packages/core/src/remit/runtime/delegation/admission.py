@@ -20,7 +20,6 @@ from remit.ports.text_reader import text_reader
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Json, Note, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.lifecycle import Status
 from remit.protocol.remit import lower
 from remit.runtime import journal
 from remit.runtime.answer_cache import Lookup
@@ -202,7 +201,7 @@ class Admission:
         if parent is None and (remarks := self.parts.remarks.pop(run.id, None)):
             frame.warnings = [*remarks]
         if parent is None and clean.remit.cost is not None:
-            frame.purse = Purse(clean.remit.cost)
+            frame.purse = Purse(clean.remit.cost + sum(each.cost or 0 for each in run.reserved[1:]))
         self.parts.ledger.open(frame)
         return frame
 
@@ -261,7 +260,6 @@ class RootAttempt:
     """A user's request on its way to an agent."""
 
     __slots__ = (
-        "allowance",
         "approved",
         "content",
         "entry",
@@ -300,8 +298,6 @@ class RootAttempt:
         """The questions that a person has approved."""
         self.questions = 0
         self.looked: RequestInspection | None = None
-        self.allowance: Allowance | None = None
-        """What the run has reserved of its user's day."""
         self.permitted = False
         """Whether the rate limit that hubs share has counted the request."""
         self.frame: Frame | None = None
@@ -312,14 +308,8 @@ class RootAttempt:
         """Whether hubs count the request together before it starts."""
         return not self.permitted and self.entry is not None and self.entry.is_rated_here
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether its run goes on by itself, or has ended and is about to give back what it holds."""
-        return self.frame is None or isinstance(self.frame.state, Status) or self.frame.is_busy
-
     def allow(self, allowance: Allowance) -> None:
         """Reduce the request's tokens and money to what its user has left of the day."""
-        self.allowance = allowance
         remit = self.request.remit
         tokens = remit.tokens if allowance.tokens is None else allowance.tokens
         context_tokens, cost = min(remit.context_tokens, tokens), lower(remit.cost, allowance.cost)

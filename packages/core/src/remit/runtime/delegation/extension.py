@@ -15,7 +15,7 @@ from remit.protocol.errors import Code, Fault, RemitError
 from remit.runtime import journal
 from remit.runtime.context import PersonAsking, RunRecording, RuntimeContext, TaskControl
 from remit.runtime.delegation.admission import Heavy
-from remit.runtime.delegation.user_budgets import UserBudgets, estimated_tokens
+from remit.runtime.delegation.user_budgets import NOTHING, UserBudgets, estimated_tokens
 from remit.runtime.frames import Allowance, Frame, SlotGivenUp
 from remit.runtime.purse import Purse, cost_wanted, price_of, unpriced
 
@@ -42,8 +42,7 @@ class RunExtension:
         root.granted += tokens
         run.note_return()
         self._recording.notice(root, f"{tokens} more tokens were granted: {reason}")
-        if run.steps is not None:
-            journal.note_extension(parts.store, run, root.granted - root.request.remit.tokens, parts.redactor.keys)
+        journal.note_extension(parts.store, run, root.granted - root.request.remit.tokens, parts.redactor.keys)
 
     async def afford(
         self, parent: Frame, request: Request, call: Call, verdict: Rewrite | Refuse | Ask | Heavy, known: int
@@ -156,15 +155,14 @@ class RunExtension:
         got_tokens, got_cost = taken.tokens or 0, taken.cost or 0
         if not (got_tokens or got_cost):
             return False
-        run.extensions = (*run.extensions, taken)
+        run.reserved = (*run.reserved, taken)
         run.drawable_tokens -= got_tokens
         run.drawable_cost -= got_cost
         root.granted += got_tokens
         if purse is not None:
             purse.granted += got_cost
         run.note_return()
-        if run.steps is not None and got_tokens:
-            journal.note_extension(parts.store, run, root.granted - root.request.remit.tokens, parts.redactor.keys)
+        journal.note_extension(parts.store, run, root.granted - root.request.remit.tokens, parts.redactor.keys)
         return True
 
     async def _ask_person(self, frame: Frame, wanted: int) -> bool:
@@ -291,15 +289,15 @@ class RunExtension:
             # Without what was used so far, which may differ after a restart: the same question has the same answer.
             question = f"This run has {root.granted:,} tokens and needs more. Grant {more:,} more?"
             await self._approval.ask_person(replace(request, act="tokens"), Ask(question), 0, run)
-            self.extend(root, more, "a person agreed")
             if allowance is not None:
-                run.extensions, allowance = (*run.extensions, allowance), None
+                run.reserved, allowance = (*run.reserved, allowance), None
+            self.extend(root, more, "a person agreed")
         except RemitError as error:
             if error.fault.code is not Code.APPROVAL_DECLINED:
                 raise
             run.keeps_limit = True
         finally:
-            if allowance is not None:
-                await asyncio.shield(self.budgets.settle(allowance, 0, 0))
             run.more_tokens = None
             answered.set_result(None)
+            if allowance is not None:
+                await asyncio.shield(self.budgets.settle((allowance,), NOTHING))

@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 from remit.policy.budget import LEAST_COST, LEAST_SHARE, amounts, estimate_request, share_of_day
@@ -11,25 +10,13 @@ from remit.policy.weight import LIGHT_TO_ENCODE, is_light_request
 from remit.ports import StoreError
 from remit.protocol.envelope import Request, Usage
 from remit.protocol.errors import Code, Fault, fault
+from remit.protocol.lifecycle import Status
 from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
 from remit.runtime.frames import Allowance, Frame, Run
 
 DAY_MS = 24 * 3_600_000
-
-
-class DayHolder(Protocol):
-    """A user's request, which may hold a part of its user's day until its run ends."""
-
-    request: Request
-    run: Run
-    allowance: Allowance | None
-    frame: Frame | None
-
-    @property
-    def is_busy(self) -> bool: ...
-
-    def allow(self, allowance: Allowance) -> None: ...
+NOTHING = Usage()
 
 
 class UserBudgets:
@@ -38,8 +25,8 @@ class UserBudgets:
     def __init__(self, parts: RuntimeContext) -> None:
         self._parts = parts
         self._locks = WeakValueDictionary[str, asyncio.Lock]()
-        self._holders: dict[str, set[DayHolder]] = {}
-        """Those that hold a part of a user's day, by user."""
+        self._holders: dict[str, set[Run]] = {}
+        """The runs that hold a part of a user's day, by user."""
 
     def applies_to(self, request: Request) -> bool:
         """Return whether a request counts: a budget is set, and the request begins a user's run.
@@ -52,32 +39,28 @@ class UserBudgets:
             return False
         return peer_of(request) != self._parts.registry.hub
 
-    async def reserve(self, attempt: DayHolder) -> Fault | None:
-        """Reserve tokens and money for a request; return a fault if nothing is left of the day.
+    async def reserve(self, request: Request, run: Run) -> Allowance | Fault:
+        """Reserve tokens and money for a run; return a fault if nothing is left of the day.
 
         A request with limits of its own reserves these, or what is left if that is less. Without them it gets a fair
         share of what is left, and its run may draw the rest of what the team allows.
         """
-        request, run = attempt.request, attempt.run
         limits, remit, now_ms = self._parts.limits, request.remit, self._parts.clock.wall_ms()
-        day = f"{now_ms // DAY_MS}/{remit.user}"
         least = LEAST_SHARE + await estimated_tokens(request)
-        most = limits.user_tokens_per_day
-        share = least if remit.tokens == limits.root_tokens else None
-        tokens = await self._reserve(f"user-tokens/{day}", remit.tokens, most, share)
-        wanted, most = remit.cost, limits.user_cost_per_day
-        share = LEAST_COST if wanted == limits.root_cost else None
-        cost = await self._reserve(f"user-cost/{day}", wanted, most, share)
-        if tokens != 0 and cost != 0:
-            if tokens is not None and remit.tokens == limits.root_tokens:
-                run.drawable_tokens = remit.tokens - tokens
-            if cost is not None and most is not None and wanted == limits.root_cost:
-                run.drawable_cost = (most if wanted is None else wanted) - cost
-            attempt.allow(Allowance(day, tokens, cost))
-            self._holders.setdefault(remit.user, set()).add(attempt)
-            return None
-        await self.settle(Allowance(day, tokens, cost), 0, 0)
-        if tokens == 0:
+        is_shared, shares_cost = remit.tokens == limits.root_tokens, remit.cost == limits.root_cost
+        wanted_tokens = remit.tokens, (least if is_shared else None)
+        taken = await self._take(remit.user, wanted_tokens, (remit.cost, LEAST_COST if shares_cost else None))
+        if taken.tokens != 0 and taken.cost != 0:
+            if taken.tokens is not None and is_shared:
+                run.drawable_tokens = remit.tokens - taken.tokens
+            if taken.cost is not None and limits.user_cost_per_day is not None and shares_cost:
+                most = limits.user_cost_per_day if remit.cost is None else remit.cost
+                run.drawable_cost = most - taken.cost
+            run.reserved = (taken,)
+            self.hold(run)
+            return taken
+        await asyncio.shield(self.settle((taken,), NOTHING))
+        if taken.tokens == 0:
             what, key = f"{limits.user_tokens_per_day:,} tokens", "per_user_per_day"
         else:
             (most,) = amounts(limits.user_cost_per_day or 0)
@@ -89,7 +72,46 @@ class UserBudgets:
             suggestion=f"Ask again after midnight UTC, or raise `{key}` in `[budgets]`.",
         )
 
-    async def _reserve(self, counter: str, bound: int | None, most: int | None, share: int | None = None) -> int | None:
+    def hold(self, run: Run) -> None:
+        """Note that a run holds what it has reserved, until it ends."""
+        if run.reserved:
+            self._holders.setdefault(run.request.remit.user, set()).add(run)
+
+    async def _take(
+        self, user: str, tokens: tuple[int | None, int | None] | None, cost: tuple[int | None, int | None] | None
+    ) -> Allowance:
+        """Reserve tokens and money of a user's day, each within a bound and by a share; None: not any.
+
+        If the caller is cancelled meanwhile, all of it is given back.
+        """
+        day, limits = f"{self._parts.clock.wall_ms() // DAY_MS}/{user}", self._parts.limits
+
+        async def take() -> Allowance:
+            taken = Allowance(day, None, None)
+            try:
+                if tokens is not None:
+                    reserved = await self._reserve(f"user-tokens/{day}", limits.user_tokens_per_day, *tokens)
+                    taken = Allowance(day, reserved, None)
+                if cost is not None:
+                    reserved = await self._reserve(f"user-cost/{day}", limits.user_cost_per_day, *cost)
+                    taken = Allowance(day, taken.tokens, reserved)
+            except StoreError:
+                await self.settle((taken,), NOTHING)
+                raise
+            return taken
+
+        async def give_back() -> None:
+            with suppress(StoreError):
+                await self.settle((await taking,), NOTHING)
+
+        taking = asyncio.get_running_loop().create_task(take())
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            await asyncio.shield(give_back())
+            raise
+
+    async def _reserve(self, counter: str, most: int | None, bound: int | None, share: int | None) -> int | None:
         """Return how much is reserved of *most*; without a *bound* of the run, all that is left.
 
         With a *share*, only a fair share of what is left, and at least so much.
@@ -110,24 +132,18 @@ class UserBudgets:
 
     async def reserve_more(self, request: Request, tokens: int) -> Allowance | None:
         """Reserve further tokens for a run, or what is left of the day; None if nothing is left."""
-        day = f"{self._parts.clock.wall_ms() // DAY_MS}/{request.remit.user}"
-        reserved = await self._reserve(f"user-tokens/{day}", tokens, self._parts.limits.user_tokens_per_day)
-        return None if reserved == 0 else Allowance(day, reserved, None)
+        taken = await self._take(request.remit.user, (tokens, None), None)
+        return None if taken.tokens == 0 else taken
 
     async def draw(self, run: Run, tokens: int, cost: int) -> Allowance:
         """Reserve so many tokens and so much money for a run, or a fair share of what is left of the day if that is
         more; never more than its limit or the day leaves.
         """
-        day = f"{self._parts.clock.wall_ms() // DAY_MS}/{run.request.remit.user}"
-        limits = self._parts.limits
-        got_tokens = got_cost = None
-        if tokens:
-            share, most = max(tokens, LEAST_SHARE), limits.user_tokens_per_day
-            got_tokens = await self._reserve(f"user-tokens/{day}", run.drawable_tokens, most, share)
-        if cost:
-            share, most = max(cost, LEAST_COST), limits.user_cost_per_day
-            got_cost = await self._reserve(f"user-cost/{day}", run.drawable_cost, most, share)
-        return Allowance(day, got_tokens, got_cost)
+        return await self._take(
+            run.request.remit.user,
+            (run.drawable_tokens, max(tokens, LEAST_SHARE)) if tokens else None,
+            (run.drawable_cost, max(cost, LEAST_COST)) if cost else None,
+        )
 
     def lock(self, name: str) -> asyncio.Lock:
         """Return the lock of a counter or a run; there is one as long as somebody uses it."""
@@ -135,34 +151,34 @@ class UserBudgets:
 
     def is_held(self, run: Run) -> bool:
         """Return whether another run of the user here holds a part of the day, and goes on."""
-        return any(each.run is not run and each.is_busy for each in self._holders.get(run.request.remit.user, ()))
+        return any(each is not run and self._is_busy(each) for each in self._holders.get(run.request.remit.user, ()))
 
-    async def end(self, attempt: DayHolder) -> None:
+    def _is_busy(self, run: Run) -> bool:
+        """Return whether a run goes on by itself, or has not begun, or has ended and is about to give back."""
+        root = self._parts.ledger.frames.get(run.id)
+        return root is None or isinstance(root.state, Status) or root.is_busy
+
+    async def end(self, run: Run, root: Frame | None) -> None:
         """Settle what a run has reserved, and wake those of its user that wait for that."""
-        if attempt.allowance is None:
+        others = self._holders.get(run.request.remit.user, set())
+        if run not in others:
             return
         try:
-            if not attempt.run.handed_back:
-                usage = Usage() if attempt.frame is None else attempt.frame.usage()
-                await self.settle(attempt.allowance, usage.total, usage.cost, attempt.run.extensions)
+            if not run.handed_back:
+                await asyncio.shield(self.settle(run.reserved, NOTHING if root is None else root.usage()))
         finally:
-            user = attempt.request.remit.user
-            others = self._holders[user]
-            others.discard(attempt)
+            others.discard(run)
             for each in others:
-                each.run.note_return()
+                each.note_return()
             if not others:
-                del self._holders[user]
+                self._holders.pop(run.request.remit.user, None)
 
-    async def settle(
-        self, allowance: Allowance, tokens: int, cost: int, extensions: tuple[Allowance, ...] = ()
-    ) -> None:
-        """Give back what a run did not spend, or count what it spent beyond its grant and its *extensions*."""
-        parts = (allowance, *extensions)
-        await self._settle(
-            "user-tokens", [(each.day, each.tokens) for each in parts if each.tokens is not None], tokens
-        )
-        await self._settle("user-cost", [(each.day, each.cost) for each in parts if each.cost is not None], cost)
+    async def settle(self, reserved: tuple[Allowance, ...], spent: Usage) -> None:
+        """Give back what a run did not spend of all that it has *reserved*, or count what it spent beyond that."""
+        tokens = [(each.day, each.tokens) for each in reserved if each.tokens is not None]
+        cost = [(each.day, each.cost) for each in reserved if each.cost is not None]
+        await self._settle("user-tokens", tokens, spent.total)
+        await self._settle("user-cost", cost, spent.cost)
 
     async def _settle(self, counter: str, reserved: list[tuple[str, int]], spent: int) -> None:
         unspent = sum(each for _, each in reserved) - spent
