@@ -68,7 +68,8 @@ Forwarded = Literal["result", "artifacts"]
 class Artifact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A piece of structured data that belongs to an answer."""
 
-    type: Literal["table", "json", "url", "id", "file"]  # The form of its value.
+    # The form of its value; another form of a peer is read as JSON.
+    type: Annotated[Literal["table", "json", "url", "id", "file"], Meta(extra={"else": "json"})]
     value: Json  # The data.
     label: str = ""  # A title for people.
 
