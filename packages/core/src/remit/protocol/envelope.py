@@ -316,8 +316,9 @@ class Call(BoundedAssignment, frozen=True, kw_only=True):
     """Its name among its caller's calls: it identifies the call after a restart, whatever the order of calls."""
 
 
-Act = Literal["call", "tool", "tokens", "price"]
-"""What needs permission: a call of an agent, the use of a tool, more tokens, or a model whose price is not known."""
+Act = Literal["call", "tool", "answer", "tokens", "price"]
+"""What needs permission: a call of an agent, the use of a tool, an answer, more tokens, or a model whose price is not
+known."""
 
 
 class Request(Assignment, frozen=True, kw_only=True):
