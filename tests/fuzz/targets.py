@@ -20,9 +20,10 @@ from gateways import id_of, pair_of
 from local_agents import request
 from remit.agents.piped_process import LineSplitter
 from remit.agents.program import Program
-from remit.protocol.codec import decode_request, decode_response, decode_submission, encode
+from remit.protocol.codec import decode_request, decode_submission, encode
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import RemitError
+from remit.protocol.generous import decode_response
 from remit_cli.config.load import load_team
 from remit_relay import wire
 from remit_relay.bridge.acp_turn import PERMISSION, Updated, Wire, is_broken, tokens_in

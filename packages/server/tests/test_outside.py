@@ -204,6 +204,11 @@ def closed_port() -> int:
         return server.getsockname()[1]
 
 
+@pytest.fixture(autouse=True)
+def nobody_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remit_server.transports.remote_calls.AWAY_MS", 0)
+
+
 @pytest.fixture
 def place() -> str:
     return f"http://127.0.0.1:{closed_port()}"
@@ -340,7 +345,15 @@ async def test_a_peer_cannot_say_what_the_operator_of_this_hub_is_told(tmp_path:
 def test_the_operator_reads_it_in_the_terminal(tmp_path: Path, place: str) -> None:
     team = f'name = "shop"\n[agents.far]\npeer = "north"\n[peers.north]\nurl = "{place}"\ntoken = "$SHARED"\n'
     (tmp_path / "remit.toml").write_text(team)
-    run = remit("run", "far", "go", folder=tmp_path, SHARED="a-token-that-is-long-enough-for-a-team-0123456789")
+    run = remit(
+        "run",
+        "far",
+        "go",
+        "--deadline",
+        "1s",
+        folder=tmp_path,
+        SHARED="a-token-that-is-long-enough-for-a-team-0123456789",
+    )
     assert "DELEGATION_UNAVAILABLE: far cannot be reached" in run.stderr
     assert f"far at {place}: Connection refused" in run.stderr
     (line,) = document("runs", "list", folder=tmp_path)["runs"]

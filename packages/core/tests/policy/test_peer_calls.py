@@ -107,7 +107,7 @@ def test_what_another_run_came_to_ends_no_call_of_the_same_id() -> None:
     assert calls_after_end(calls, {"run-1-again": False}, until_ms=9) == calls
 
 
-@pytest.mark.parametrize("origin", ["Prime@north", " prime@NORTH ", "ｐｒｉｍｅ@north"])
+@pytest.mark.parametrize("origin", ["Prime@north", " prime@NORTH ", "ｐｒｉｍｅ@north", "prime @north"])
 def test_an_agent_that_writes_its_name_otherwise_is_no_other(origin: str) -> None:
     assert group_of(a_request_from_north(origin=origin)) == group_of(a_request_from_north())
 

@@ -12,7 +12,6 @@ from remit.protocol.codec import (
     checked,
     decode,
     decode_request,
-    decode_response,
     decode_submission,
     digest,
     encode,
@@ -20,6 +19,7 @@ from remit.protocol.codec import (
 )
 from remit.protocol.envelope import Answer, Call, ContextFilter, Handoff, Json, Request, Response
 from remit.protocol.errors import Code, Problem, RemitError
+from remit.protocol.generous import decode_response
 from remit.protocol.remit import Priority
 from samples import a_remit, a_request, a_response
 from strategies import answers, calls, cards, json_values, requests, responses

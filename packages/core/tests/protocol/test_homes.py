@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from remit.protocol.card import AgentCard
-from remit.protocol.codec import decode, decode_request, decode_response, encode
+from remit.protocol.codec import decode, decode_request, encode
 from remit.protocol.envelope import Call, Request, Response
+from remit.protocol.generous import decode_response
 from samples import a_card, a_request, a_response
 
 Plain = dict[str, Any]

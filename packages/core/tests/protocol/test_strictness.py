@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -17,10 +18,11 @@ from remit.protocol.codec import (
     MAX_BYTES,
     MAX_NESTING,
     MAX_VALUES,
+    VERSIONS,
     checked,
     decode,
+    decode_envelope,
     decode_request,
-    decode_response,
     decode_submission,
     encode,
     refuse_many_values,
@@ -28,6 +30,7 @@ from remit.protocol.codec import (
 )
 from remit.protocol.envelope import Answer, Json, Request, Response
 from remit.protocol.errors import TABLE, Fault, Problem
+from remit.protocol.generous import decode_response
 from samples import a_request, a_response
 from strategies import json_values, requests, texts
 
@@ -37,7 +40,10 @@ REQUEST: Plain = msgspec.to_builtins(a_request(), str_keys=True)
 RESPONSE: Plain = msgspec.to_builtins(a_response(), str_keys=True)
 
 
-READERS: dict[type[Any], Callable[[bytes], object]] = {Request: decode_request, Response: decode_response}
+READERS: dict[type[Any], Callable[[bytes], object]] = {
+    Request: decode_request,
+    Response: partial(decode_envelope, kind=Response, versions=VERSIONS),
+}
 
 
 def fault_of(raw: bytes, kind: type[Any] = Request) -> Fault:

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from remit.protocol.codec import VERSIONS, Versions, VersionStep, decode_request, decode_response, encode, encode_for
+from remit.protocol.codec import VERSIONS, Versions, VersionStep, decode_request, encode, encode_for
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.generous import decode_response
 from remit.protocol.remit import Priority
 from samples import a_remit, a_request, a_response
 from strategies import requests

@@ -407,22 +407,39 @@ def test_unknown_fields_and_wrong_types_are_refused_by_name_all_at_once() -> Non
     [
         ({"request_id": "another"}, "$.request_id"),
         ({"status": "DONE"}, "$.status"),
-        ({"confidence_level": None}, "$.confidence_level"),
-        ({"confidence_level": "SURE"}, "$.confidence_level"),
         ({"status": "ERROR"}, "$.error_message"),
         ({"status": "ERROR", "error_message": ""}, "$.error_message"),
-        ({"result_json": "24156.72"}, "$.result_json"),
-        ({"error_code": "A\tB"}, "$.error_code"),
-        ({"metadata": {"processing_time_ms": -5}}, "$.metadata.processing_time_ms"),
-        ({"metadata": {"remit": {"version": "1.0", "status": "failed"}}}, "$.metadata.remit"),
-        ({"metadata": {"remit": {"version": "1.0", "target": "x"}}}, "$.metadata.remit.target"),
     ],
 )
 def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(change: Plain, path: str) -> None:
-    """K2: a level with SUCCESS and PARTIAL, a message with ERROR, the request's own id."""
+    """K2: a message with ERROR, the request's own id."""
     problems = refusal(lambda: CONTRACT.response(answer(SUCCESS | change), npv()))
     assert problems[""] == "RESULT_VALIDATION_FAILED"
     assert path in problems
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"confidence_level": "SURE"}, "$.confidence_level"),
+        ({"error_code": "A\tB"}, "$.error_code"),
+        ({"surprise": 1}, "$.surprise"),
+        ({"metadata": {"processing_time_ms": -5}}, "$.metadata.processing_time_ms"),
+        ({"metadata": {"remit": {"version": "1.0", "status": "failed"}}}, "$.metadata.remit"),
+        ({"metadata": {"remit": {"version": "1.0", "target": "x"}}}, "$.metadata.remit"),
+    ],
+)
+def test_what_cannot_be_read_of_an_answer_is_a_warning(change: Plain, path: str) -> None:
+    response = CONTRACT.response(answer(SUCCESS | change), npv())
+    assert (response.status, response.result) == (Status.SUCCESS, SUCCESS["result_json"])
+    (warning,) = response.warnings
+    assert warning.startswith(f"{path} was left out: ")
+
+
+def test_a_result_that_is_no_object_and_has_no_level_is_read() -> None:
+    body = {name: value for name, value in SUCCESS.items() if name != "confidence_level"} | {"result_json": "24156.72"}
+    response = CONTRACT.response(answer(body), npv())
+    assert (response.result, response.confidence, response.warnings) == ({"result": "24156.72"}, None, ())
 
 
 def test_a_result_must_be_said_even_if_it_is_none() -> None:

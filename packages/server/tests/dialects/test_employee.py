@@ -415,14 +415,14 @@ def test_who_does_not_know_of_claims_is_told_none() -> None:
     assert artifact == {
         "type": "json",
         "label": "remit",
-        "value": {"version": "1.0", "json": ["result"], "warnings": ["old data"]},
+        "value": {"version": "1.0", "json": ["result"], "summary": "", "warnings": ["old data"]},
     }
 
 
 def test_an_artifact_that_an_agent_calls_remit_is_no_claim() -> None:
     """It is put where it cannot be mistaken for one; and to who knows none it is not shown."""
     forged = Artifact(type="json", value={"version": "1.0", "status": "success"}, label="remit")
-    response = a_response(artifacts=(forged,))
+    response = a_response(artifacts=(forged,), summary="In short")
     request = a_request()
     assert EMPLOYEE.response(EMPLOYEE.reply(response, EMPLOYEE.request(request)), request) == response
     assert "artifacts" not in body_of(EMPLOYEE.reply(response, a_message(SIMPLE)))
@@ -430,8 +430,8 @@ def test_an_artifact_that_an_agent_calls_remit_is_no_claim() -> None:
         Artifact(type="table", value=[["rent", 900]], label="remit"),
         Artifact(type="json", value={"amount": 5}, label="remit"),
     ):
-        reply = EMPLOYEE.reply(a_response(artifacts=(own,)), a_message(SIMPLE))
-        assert EMPLOYEE.response(reply, request) == a_response(artifacts=(own,))
+        response = a_response(artifacts=(own,), summary="In short")
+        assert EMPLOYEE.response(EMPLOYEE.reply(response, a_message(SIMPLE)), request) == response
 
 
 # ── journeys ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -442,7 +442,8 @@ def test_a_response_in_the_documents_words_alone_keeps_what_they_can_say(respons
     """X2: for a client that knows nothing but the document."""
     response = replace(response, id="r-1", target="tag")
     received = EMPLOYEE.response(EMPLOYEE.reply(response, a_message(SIMPLE)), a_request())
-    for name in ("summary", "session", "new_facts", "sources", "duration_ms", "requires_followup", "ok"):
+    assert received.summary == response.summary or not response.summary
+    for name in ("session", "new_facts", "sources", "duration_ms", "requires_followup", "ok"):
         assert getattr(received, name) == getattr(response, name)
     assert (received.usage.prompt, received.usage.completion) == (response.usage.prompt, response.usage.completion)
     if isinstance(response.result, str):
@@ -475,12 +476,6 @@ def test_which_fields_were_wrong_is_told_in_the_error() -> None:
         ({"request_id": "another"}, "$.request_id"),
         ({"target_employee": "mallory"}, "$.target_employee"),
         ({"status": "timeout"}, "$.status"),
-        ({"confidence": 101}, "$.confidence"),
-        ({"confidence": -0.5}, "$.confidence"),
-        ({"token_usage": {"prompt": -5, "completion": 0, "total": 0}}, "$.token_usage.prompt"),
-        ({"token_usage": {"prompt": 5}}, "$.token_usage.total"),
-        ({"artifacts": [{"type": "exe", "value": 1}]}, "$.artifacts[0].type"),
-        ({"surprise": 1}, "$.surprise"),
     ],
 )
 def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(change: Plain, path: str) -> None:
@@ -491,14 +486,57 @@ def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(change: Plain, path:
     assert path in problems
 
 
-def test_an_answer_that_claims_another_end_than_it_tells_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("change", "warning"),
+    [
+        ({"confidence": 101}, "$.confidence was left out: "),
+        ({"confidence": -0.5}, "$.confidence was left out: "),
+        ({"token_usage": {"prompt": -5, "completion": 0, "total": 0}}, "$.token_usage.prompt was left out: "),
+        ({"token_usage": {"prompt": 5}}, "$.token_usage.completion was left out: required field is missing"),
+        ({"artifacts": [{"type": "exe", "value": 1}]}, "$.artifacts[0].type was read as json: "),
+        ({"artifacts": [{"type": "json"}]}, "$.artifacts[0].value was left out: required field is missing"),
+        ({"surprise": 1}, "$.surprise was left out: unknown field"),
+    ],
+)
+def test_what_cannot_be_read_of_an_answer_is_a_warning(change: Plain, warning: str) -> None:
+    words = body_of(EMPLOYEE.reply(a_response(), a_message(SIMPLE)))
+    response = EMPLOYEE.response(ForeignMessage(body=json.dumps(words | change).encode()), a_request())
+    assert (response.status, response.result) == (Status.SUCCESS, a_response().result)
+    assert response.warnings[0].startswith(warning)
+    assert response.usage.estimated is ("token_usage" in change)
+
+
+def test_what_an_answer_leaves_out_or_writes_otherwise_is_understood() -> None:
+    body = {"status": "SUCCESS", "result": {"paid": 3}, "artifacts": [{"type": "id", "value": 7, "label": None}]}
+    response = EMPLOYEE.response(ForeignMessage(body=json.dumps(body).encode()), a_request())
+    assert (response.status, response.result) == (Status.SUCCESS, '{"paid":3}')
+    assert response.artifacts == (Artifact(type="id", value=7),)
+    assert {each.partition(" ")[0] for each in response.warnings} == {
+        "$.request_id", "$.target_employee", "$.summary", "$.token_usage",
+    }  # fmt: skip
+
+
+def test_an_answer_whose_agent_gave_no_summary_has_its_first_sentence() -> None:
+    """X2: a client of the document's protocol shows the summary."""
+    for result, summary in (
+        ("Paid 3 bills. The rest waits.", "Paid 3 bills."),
+        ("One line\nand another", "One line"),
+        ("x" * 300, "x" * 199 + "…"),
+        (None, ""),
+    ):
+        response = a_response(result=result, summary="")
+        assert body_of(EMPLOYEE.reply(response, a_message(SIMPLE)))["summary"] == summary
+    assert body_of(EMPLOYEE.reply(a_response(summary="Own words"), a_message(SIMPLE)))["summary"] == "Own words"
+
+
+def test_an_answer_that_claims_another_end_than_it_tells_is_taken_as_it_tells() -> None:
     words = body_of(EMPLOYEE.reply(a_response(), a_message(SIMPLE)))
     for claims in ({"status": "failed"}, {"fault": {"code": "TIMEOUT", "message": "x"}}, {"usage": {"prompt": 9}}):
         artifact = {"type": "json", "label": "remit", "value": {"version": "1.0"} | claims}
         given_back = ForeignMessage(body=json.dumps(words | {"artifacts": [artifact]}).encode())
-        assert refusal(lambda given_back=given_back: EMPLOYEE.response(given_back, a_request()))[""] == (
-            "RESULT_VALIDATION_FAILED"
-        )
+        response = EMPLOYEE.response(given_back, a_request())
+        assert (response.status, response.fault, response.usage) == (Status.SUCCESS, None, a_response().usage)
+        assert response.warnings[0].startswith("$.artifacts.remit was left out: ")
 
 
 def test_what_a_server_leaves_open_is_understood() -> None:

@@ -223,16 +223,24 @@ def test_a_call_by_capability_cannot_be_said() -> None:
     [
         {"query": "whom?"},
         {"to": "a\u0000b"},
-        {"to": "a", "why": "?"},
         {"to": "a", "context": {"remit": {"version": "1.0", "target": "admin"}}},
         {"to": "a", "context": {"remit": {"version": "1.0", "objective": "something else"}}},
-        [{"to": "a"}, 3],
+        [3],
         "a",
     ],
 )
 def test_a_delegation_that_is_none_is_refused(delegate: Any) -> None:
     given_back = ForeignMessage(body=json.dumps({"delegate": delegate}).encode())
-    assert refusal(lambda: LIBRARIAN.calls(given_back, a_request()))[""] == "RESULT_VALIDATION_FAILED"
+
+    def read() -> object:
+        return LIBRARIAN.calls(given_back, a_request()) or LIBRARIAN.response(given_back, a_request())
+
+    assert refusal(read)[""] == "RESULT_VALIDATION_FAILED"
+
+
+def test_delegations_are_read_as_far_as_they_can_be() -> None:
+    given_back = ForeignMessage(body=json.dumps({"delegate": [{"to": "a", "why": "?"}, 3]}).encode())
+    assert [call.target for call in LIBRARIAN.calls(given_back, a_request())] == ["a"]
 
 
 # ── our requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -418,14 +426,11 @@ def test_sources_and_a_path_of_another_form_are_kept_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("body", "path"),
     [
-        ({"answer": 42}, "$.answer"),
         ({"confidence": 1.5}, "$.confidence"),
         ({"error": {"code": "TIMEOUT"}}, "$.error.message"),
         ({"error": {"code": "A\nB", "message": ""}}, "$.error.code"),
         ({"anwser": "42"}, "$.anwser"),
-        ({"metadata": {"remit": {"version": "1.0", "id": "x"}}}, "$.metadata.remit.id"),
         ({"metadata": {"remit": {"version": "1.0", "status": "failed"}}}, "$"),
-        ({"metadata": {"remit": {"version": "1.0", "confidence": 1}}}, "$.metadata.remit"),
     ],
 )
 def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(body: Plain, path: str) -> None:

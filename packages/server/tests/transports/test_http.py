@@ -13,10 +13,13 @@ import pytest
 import remit
 from remit import Brief, Code, RemitError, Response, Status, fault
 from remit.policy.reception import Sender
+from remit.protocol.card import Capability
 from remit.protocol.codec import decode_submission, encode
+from remit.protocol.records import Progress
 from remit_server import connect
 from remit_server.app import Api
 from remit_server.server import Server
+from remit_server.transports.remote_calls import ATTEMPTS
 from remit_testing import MemoryStore
 from remit_testing.transports.conformance import TransportConformance
 from serving import gate_of
@@ -57,8 +60,13 @@ async def _served(hub: remit.Hub, gate: Any) -> AsyncGenerator[Server]:
 class Peer:
     """Something that speaks HTTP as a test says: it is given each request, and writes what it likes."""
 
-    def __init__(self, act: Callable[["Peer", bytes, asyncio.StreamWriter], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        act: Callable[["Peer", bytes, asyncio.StreamWriter], Awaitable[None]],
+        bound: socket.socket | None = None,
+    ) -> None:
         self._act = act
+        self._bound = bound
         self.requests: list[bytes] = []
         # Nothing else holds one whose client has left: it could be collected while it waits.
         self._serving: set[asyncio.Task[Any] | None] = set()
@@ -79,7 +87,8 @@ class Peer:
             writer.close()
 
     async def __aenter__(self) -> str:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        where: Any = {"host": "127.0.0.1", "port": 0} if self._bound is None else {"sock": self._bound}
+        self._server = await asyncio.start_server(self._serve, **where)
         host, port = self._server.sockets[0].getsockname()
         return f"http://{host}:{port}"
 
@@ -219,9 +228,66 @@ async def test_nobody_at_an_address_is_unreachable_and_nothing_is_spent() -> Non
     hub = remit.Hub(name="near", store=MemoryStore())
     connect(hub, "helper", url, token="t")
     async with hub:
-        response = await hub.ask("helper", "Help", user="anna")
+        response = await hub.ask("helper", "Help", user="anna", deadline_ms=500)
     assert ended(response) == (Status.REFUSED, Code.DELEGATION_UNAVAILABLE)
     assert response.usage.total == 0
+
+
+async def test_a_peer_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C2: nothing was sent, so nothing can run twice; only its deadline ends the wait."""
+    refusals, waited = 0, asyncio.Event()
+
+    def in_words(_: object) -> str:
+        nonlocal refusals
+        refusals += 1
+        if refusals > ATTEMPTS + 1:
+            waited.set()
+        return "refused"
+
+    async def act(_: Peer, request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(request, "here again"))
+
+    monkeypatch.setattr("remit_server.transports.http.in_words", in_words)
+    hub = remit.Hub(name="near", store=MemoryStore())
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # nobody listens there yet, and no other test gets the port
+        connect(hub, "helper", "http://{}:{}".format(*bound.getsockname()), token="t")
+        async with hub, asyncio.timeout(PATIENCE_S):
+            pending = asyncio.create_task(hub.ask("helper", "Help", user="anna", deadline_ms=25_000))
+            await waited.wait()
+            async with Peer(act, bound):
+                response = await pending
+            records = await hub.store.records(run=response.run)
+    assert response.unwrap() == "here again"
+    reports = [record.body.text for record in records if isinstance(record.body, Progress)]
+    assert reports == ["cannot be reached; trying again"]
+
+
+async def test_a_peer_that_is_away_is_not_waited_for_where_another_agent_can_be_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refusals = list[object]()
+    monkeypatch.setattr("remit_server.transports.http.in_words", lambda error: str(refusals.append(error)))
+    hub = remit.Hub(name="near", store=MemoryStore())
+    answers = list[Response]()
+
+    async def local(_: Brief) -> str:
+        return "instead"
+
+    async def boss(brief: Brief) -> str:
+        answers.append(await brief.delegate(capability="HELP", objective="Help", deadline_ms=10_000))
+        return "done"
+
+    hub.add("boss", boss, may_call=["*"])
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        url = "http://{}:{}".format(*bound.getsockname())
+        connect(hub, "helper", url, token="t", capabilities=[Capability(code="HELP")])
+        hub.add("other", local, capabilities=[Capability(code="HELP")])
+        async with hub, asyncio.timeout(PATIENCE_S):
+            await hub.ask("boss", "Go", user="anna")
+    (given,) = answers
+    assert (given.result, given.target, len(refusals)) == ("instead", "other", ATTEMPTS)
 
 
 async def told_by(url: str) -> str:
@@ -229,7 +295,7 @@ async def told_by(url: str) -> str:
     hub = remit.Hub(name="near", store=MemoryStore())
     connect(hub, "helper", url, token="t")
     async with hub, asyncio.timeout(PATIENCE_S):
-        response = await hub.ask("helper", "Help", user="anna")
+        response = await hub.ask("helper", "Help", user="anna", deadline_ms=1_000)
     assert ended(response) == (Status.REFUSED, Code.DELEGATION_UNAVAILABLE)
     assert response.usage.total == 0
     assert response.fault is not None

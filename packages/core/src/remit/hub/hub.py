@@ -43,7 +43,7 @@ from remit.ports import (
 from remit.ports.brief import Brief
 from remit.ports.text_reader import text_reader
 from remit.protocol.card import AgentCard, Rate, ToolCard
-from remit.protocol.envelope import Call, Json, Request, Response, Usage
+from remit.protocol.envelope import AnswerContent, Call, Json, Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Delegation, Record
 from remit.protocol.remit import Grant
@@ -67,7 +67,16 @@ from remit.runtime.context import RuntimeContext
 from remit.runtime.engine import Background, Lifecycle, engine_of
 from remit.runtime.events import BACKLOG, Events, Outflow
 from remit.runtime.ledger import Ledger
-from remit.runtime.preview import CallPreview, HubSettings, TeamChange, guards_with, preview, preview_use
+from remit.runtime.preview import (
+    CallPreview,
+    HubGuards,
+    HubSettings,
+    TeamChange,
+    guards_with,
+    preview,
+    preview_answer,
+    preview_use,
+)
 from remit.runtime.purse import Prices, priced
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
@@ -111,7 +120,7 @@ class HubOptions(TypedDict, total=False):
     limits: Limits | None
     """The limits of every delegation."""
     guards: Iterable[Guard]
-    """What judges every delegation after Remit's own guards."""
+    """What judges every delegation and use of a tool after Remit's own guards, and answers (`on_answer`)."""
     breaker: BreakerSettings | None
     """When calls of a failing agent are paused, and for how long."""
     approver: Approver | Literal["inbox"] | None
@@ -159,6 +168,7 @@ class Hub:
             workspace = Folder(workspace)
         clock = options.get("clock") or LoopClock()
         reader = partial(_conversations, store, summarizer and _priced(summarizer, prices), count)
+        guards = guards_with(options.get("guards", ()))
         self._parts = RuntimeContext(
             registry=Registry(options.get("name", "local")),
             ledger=Ledger(options.get("breaker") or BreakerSettings()),
@@ -166,7 +176,8 @@ class Hub:
             transport=LocalTransport(),
             clock=clock,
             limits=options.get("limits") or Limits(),
-            guards=guards_with(options.get("guards", ())),
+            guards=guards.before,
+            answer_guards=guards.answers,
             approver=InboxApprover(store) if approver == "inbox" else approver,
             redactor=Redactor(_installed_detector() if redaction is True else redaction or None, vault_key),
             sessions=Sessions(store, clock, count, reader, workspace),
@@ -514,6 +525,10 @@ class Hub:
         """Return the request that a call would make, and what judges it; nothing is asked or recorded."""
         return preview(self._parts, origin, call, user, change)
 
+    def preview_answer(self, agent: str, origin: str, content: AnswerContent, user: str) -> CallPreview:
+        """Return an agent's answer to *origin* as the guards of answers would see it; nothing is asked or recorded."""
+        return preview_answer(self._parts, agent, origin, content, user)
+
     def preview_use(
         self, agent: str, tool: str, arguments: dict[str, Json], user: str, *, own: bool = False
     ) -> CallPreview:
@@ -548,7 +563,8 @@ class Hub:
     @property
     def settings(self) -> HubSettings:
         """The limits, breaker settings and guards that hold now."""
-        return HubSettings(self._parts.limits, self._parts.ledger.settings, self._parts.guards)
+        parts = self._parts
+        return HubSettings(parts.limits, parts.ledger.settings, parts.guards, parts.answer_guards)
 
     @property
     def can_ask_person(self) -> bool:
@@ -575,11 +591,11 @@ class Hub:
                 raise team_invalid(
                     f"the concurrency and queue of `{card.name}` cannot be changed while the hub is open"
                 )
-        judges = parts.guards if guards is None else guards_with(guards)
+        judges = HubGuards(parts.guards, parts.answer_guards) if guards is None else guards_with(guards)
         parts.registry.replace(cards)
         parts.limits = limits or parts.limits
         parts.ledger.settings = breaker or parts.ledger.settings
-        parts.guards = judges
+        parts.guards, parts.answer_guards = judges
         parts.cache.clear()  # new cards and guards may lead to other answers
 
     def on_reload(self, reload: Callable[[ControlCommand], Awaitable[None]]) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from remit.policy.budget import FLOOR_MS, estimate_request
 from remit.policy.limits import Limits
 from remit.policy.reception import authority_of
@@ -373,13 +375,19 @@ def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | 
         match verdict:
             case Allow():
                 continue
-            case Rewrite(request=rewritten, struck=more):
+            case Rewrite(request=rewritten, struck=more, answer=content):
                 struck = {**struck, **more} if more else struck
                 if not _says_the_same(request, rewritten):
                     message = (
                         "a guard rewrote more than the content: a request's route is fixed, and its remit only narrows"
                     )
                     return refuse(Code.PERMISSION_DENIED, message, suggestion="Correct the guard.")
+                if facts.answer is not None:
+                    # The result is in both, and either may have been changed.
+                    same = rewritten.input is request.input
+                    content = content or facts.answer
+                    content = content if same else replace(content, result=rewritten.input)
+                    facts, rewritten = replace(facts, answer=content), replace(rewritten, input=content.result)
                 request = rewritten
             case Ask(question=question) if question in facts.approved:
                 continue
@@ -391,7 +399,7 @@ def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | 
                     f"a guard returned an invalid verdict of type {type(verdict).__name__}",
                     suggestion=GUARD_FAILED,
                 )
-    return Rewrite(request, struck)
+    return Rewrite(request, struck, facts.answer)
 
 
 def _says_the_same(request: Request, rewritten: Request) -> bool:

@@ -48,8 +48,9 @@ def group_of(request: Request) -> bytes:
 
     Case, white space and Unicode forms make no other agent: not every program writes its own name alike.
     """
-    agent = " ".join(normalize("NFKC", request.origin).casefold().split())
-    return hashlib.sha256(encode((request.via, agent, request.remit.user, request.parent_session))).digest()
+    agent, at, peer = " ".join(normalize("NFKC", request.origin).casefold().split()).rpartition("@")
+    identity = (request.via, f"{agent.rstrip()}{at}{peer}", request.remit.user, request.parent_session)
+    return hashlib.sha256(encode(identity)).digest()
 
 
 def cell_of(group: str) -> str:

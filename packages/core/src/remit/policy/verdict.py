@@ -1,14 +1,14 @@
 """The verdicts of guards, and the function that asks all guards in turn."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from remit.policy.limits import Limits
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.codec import VERSIONS
-from remit.protocol.envelope import Request
+from remit.protocol.envelope import AnswerContent, Request
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.remit import Remit
 
@@ -24,6 +24,8 @@ class Rewrite(Struct, frozen=True):
     """The request to go on with: other content, the same route, never a larger remit."""
     struck: Mapping[str, str | int] = {}
     """The raw values that were removed, by their tokens."""
+    answer: AnswerContent | None = None
+    """Of an answer: what else than its result is to be changed, such as its summary; None: nothing."""
 
 
 class Refuse(Struct, frozen=True):
@@ -127,6 +129,8 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     """The questions that a person has approved."""
     sealing: Sealing | None = None
     """How personal data is redacted; None if it is not."""
+    answer: AnswerContent | None = None
+    """The answer that is judged, whole; its result is also the request's input. None: a call or a use of a tool."""
     counted: bool = False
     """Whether the tokens of a large request are counted elsewhere: counting twice takes too long."""
 
@@ -134,6 +138,26 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
 Guard = Callable[[Request, Facts], Verdict]
 """Judges a request by itself and by facts; it awaits nothing, and reads no clock."""
 
+
+G = TypeVar("G", bound=Guard)
+
+
+def on_answer(guard: G) -> G:
+    """Have a guard judge answers before their callers get them, in place of calls and uses of tools.
+
+    It is given the answer as a request whose `act` is `answer`: from who answers, its `origin`, to who asked, its
+    `target`, with the result as `input`. `facts.answer` is all of it.
+    """
+    setattr(guard, _ON_ANSWER, True)
+    return guard
+
+
+def judges_answers(guard: Guard) -> bool:
+    """Return whether a guard judges answers."""
+    return getattr(guard, _ON_ANSWER, False)
+
+
+_ON_ANSWER = "__judges_answers__"
 
 GUARD_FAILED = "Correct the guard; the log of the hub says where it failed."
 """The suggestion where a team's own guard cannot judge."""

@@ -31,6 +31,11 @@ class RemoteHandle(Protocol):
         ...
 
     @property
+    def has_alternative(self) -> bool:
+        """Whether another agent is asked if this one cannot be reached."""
+        ...
+
+    @property
     def traceparent(self) -> str:
         """The delegation's traceparent header (W3C)."""
         ...

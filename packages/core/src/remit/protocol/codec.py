@@ -173,17 +173,12 @@ VERSIONS = Versions(VERSION)
 
 def decode_request(raw: bytes, versions: Versions = VERSIONS) -> Request:
     """Read a request, or raise a `RemitError` that names every invalid field."""
-    return _decode_envelope(raw, Request, versions)
-
-
-def decode_response(raw: bytes, versions: Versions = VERSIONS) -> Response:
-    """Read a response, or raise a `RemitError` that names every invalid field."""
-    return _decode_envelope(raw, Response, versions)
+    return decode_envelope(raw, Request, versions)
 
 
 def decode_submission(raw: bytes, versions: Versions = VERSIONS) -> Submission:
     """Read a submission from elsewhere, or raise a `RemitError` that names every invalid field."""
-    return _decode_envelope(raw, Submission, versions)
+    return decode_envelope(raw, Submission, versions)
 
 
 def encode_for(envelope: Request | Response, version: str, versions: Versions = VERSIONS) -> bytes:
@@ -253,7 +248,8 @@ def _refuse_unsayable(value: object) -> None:
         raise RemitError(malformed(tuple(islice(unwritable(value), MAX_PROBLEMS)))) from error
 
 
-def _decode_envelope(raw: bytes, kind: type[E], versions: Versions) -> E:
+def decode_envelope(raw: bytes, kind: type[E], versions: Versions) -> E:
+    """Read an envelope strictly, also one of an older version."""
     _refuse_size(raw, MAX_BYTES)
     try:
         envelope: E = _decoder(kind).decode(raw)
@@ -273,8 +269,7 @@ def _decode_slowly(raw: bytes, kind: type[E], versions: Versions) -> E:
         # A version that is not a text is an invalid field like any other.
         if isinstance(version := value.get("version"), str):
             value = versions.upgrade(value, versions.spoken(version))
-    # Answers come from peers and are read leniently; requests to this hub are read strictly.
-    return convert(whole(value, kind) if kind is Response else value, kind)
+    return convert(value, kind)
 
 
 def _parse(raw: bytes, max_bytes: int) -> Json:

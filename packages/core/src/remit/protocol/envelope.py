@@ -68,7 +68,8 @@ Forwarded = Literal["result", "artifacts"]
 class Artifact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A piece of structured data that belongs to an answer."""
 
-    type: Literal["table", "json", "url", "id", "file"]  # The form of its value.
+    # The form of its value; another form of a peer is read as JSON.
+    type: Annotated[Literal["table", "json", "url", "id", "file"], Meta(extra={"else": "json"})]
     value: Json  # The data.
     label: str = ""  # A title for people.
 
@@ -315,8 +316,9 @@ class Call(BoundedAssignment, frozen=True, kw_only=True):
     """Its name among its caller's calls: it identifies the call after a restart, whatever the order of calls."""
 
 
-Act = Literal["call", "tool", "tokens", "price"]
-"""What needs permission: a call of an agent, the use of a tool, more tokens, or a model whose price is not known."""
+Act = Literal["call", "tool", "answer", "tokens", "price"]
+"""What needs permission: a call of an agent, the use of a tool, an answer, more tokens, or a model whose price is not
+known."""
 
 
 class Request(Assignment, frozen=True, kw_only=True):

@@ -485,12 +485,14 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
 
     def say(self, text: str) -> None:
         refuse_if_stopped(self._frame)
-        frame, outflow = self._frame, self._dispatch.parts.outflow
+        frame, parts = self._frame, self._dispatch.parts
+        # What is read before it is judged cannot be taken back.
+        say = parts.outflow.hold if parts.answer_guards else parts.outflow.say
         if _runs_in_a_loop():
-            outflow.say(frame, text)
+            say(frame, text)
         else:
             assert frame.task is not None, "an agent's code runs only in its task"
-            frame.task.get_loop().call_soon_threadsafe(outflow.say, frame, text)
+            frame.task.get_loop().call_soon_threadsafe(say, frame, text)
 
     def used(self, tool: str, arguments: Json, duration_ms: int, error: str | None) -> None:
         ToolCalls(self._dispatch, self._frame, self._tools, self).used(tool, arguments, duration_ms, error)

@@ -46,6 +46,9 @@ class RuntimeContext(Struct, kw_only=True):
     clock: Clock
     limits: Limits
     guards: tuple[Guard, ...]
+    """What judges calls, and the team's own of it uses of tools."""
+    answer_guards: tuple[Guard, ...] = ()
+    """What judges answers before their callers get them."""
     approver: Approver | None
     redactor: Redactor
     sessions: Sessions

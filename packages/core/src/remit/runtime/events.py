@@ -65,14 +65,20 @@ class Outflow:
 
         return leave
 
-    def say(self, frame: Frame, text: str) -> None:
-        """Pass on an agent's text as far as it is safe to show."""
-        if not text or isinstance(frame.state, Status):
+    def hold(self, frame: Frame, text: str) -> None:
+        """Keep an agent's text as its partial answer, and show it to nobody yet."""
+        if isinstance(frame.state, Status):
             return
         if frame.streamed is None:
             frame.streamed = StringIO()
         if frame.streamed.tell() < MOST_STREAMED:
             frame.streamed.write(text)
+
+    def say(self, frame: Frame, text: str) -> None:
+        """Pass on an agent's text as far as it is safe to show."""
+        if not text or isinstance(frame.state, Status):
+            return
+        self.hold(frame, text)
         if not self._listeners:
             frame.unheard = True
             return

@@ -80,6 +80,10 @@ class LocalRemoteHandle:
         return self._dispatch.parts.outflow.has_listeners
 
     @property
+    def has_alternative(self) -> bool:
+        return self._frame.route is not None and len(self._frame.route.names) > 1
+
+    @property
     def traceparent(self) -> str:
         return self._backend.traceparent()
 

@@ -11,13 +11,14 @@ from remit.installed import brought
 from remit.policy.breaker import BreakerSettings
 from remit.policy.guards import GUARDS, TOOL_GUARDS, rate
 from remit.policy.limits import Limits
-from remit.policy.verdict import Facts, Guard, Sealing
+from remit.policy.verdict import Facts, Guard, Sealing, judges_answers
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.codec import checked
-from remit.protocol.envelope import USER, AssignmentOptions, Call, Json, Request
+from remit.protocol.envelope import USER, AnswerContent, AssignmentOptions, Call, Json, Request
 from remit.protocol.submission import AskOptions
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import facts_of_root, facts_of_tool, use_of_tool
+from remit.runtime.delegation.answers import answer_of, facts_of_answer
 from remit.runtime.delegation.dispatch import attempt_at, draft, facts_of_call
 from remit.runtime.frames import Frame, Run
 from remit.runtime.root_request import root_request
@@ -33,11 +34,26 @@ class HubSettings(NamedTuple):
     breaker: BreakerSettings
     guards: tuple[Guard, ...]
     """The guards before the schema and redaction, in order; the team's own last."""
+    answer_guards: tuple[Guard, ...] = ()
+    """The guards of answers."""
 
 
-def guards_with(own: Iterable[Guard]) -> tuple[Guard, ...]:
-    """Return the guards of a hub, in order: those of Remit, those that plugins bring, and its *own*."""
-    return (*GUARDS, *(guard for bring in brought("guards") for guard in bring()), *own)
+class HubGuards(NamedTuple):
+    """The guards of a hub, in order."""
+
+    before: tuple[Guard, ...]
+    """Those of calls, and the last of them also of uses of tools."""
+    answers: tuple[Guard, ...]
+    """Those of answers."""
+
+
+def guards_with(own: Iterable[Guard]) -> HubGuards:
+    """Return the guards of a hub: those of Remit, those that plugins bring, and its *own*."""
+    others = [*(guard for bring in brought("guards") for guard in bring()), *own]
+    return HubGuards(
+        (*GUARDS, *(each for each in others if not judges_answers(each))),
+        tuple(each for each in others if judges_answers(each)),
+    )
 
 
 class TeamChange(NamedTuple):
@@ -90,11 +106,24 @@ def preview_use(
     return CallPreview(use_of_tool(frame, tool, arguments, now), facts, guards)
 
 
+def preview_answer(parts: RuntimeContext, agent: str, origin: str, content: AnswerContent, user: str) -> CallPreview:
+    """Return what would be judged if *origin*, or the user, had asked *agent*, and got this answer."""
+    root = root_request(agent, "", user, {}, run=PREVIEW_RUN, created_ms=0, limits=parts.limits)
+    entry, run, now = parts.registry.agents[agent], Run(root, 0, None), parts.clock.now()
+    above = None if origin == USER else Frame(root, parts.registry.agents[origin], run, None, now)
+    frame = Frame(replace(root, origin=origin), entry, run, above, now)
+    facts = facts_of_answer(parts, frame, content)
+    detect = parts.redactor.detector
+    facts = replace(facts, sealing=None if detect is None else Sealing(os.urandom(32), detect))
+    return CallPreview(answer_of(frame, content), facts, parts.answer_guards)
+
+
 def _changed(parts: RuntimeContext, change: TeamChange) -> RuntimeContext:
     registry = copy(parts.registry)
     registry.agents = dict(registry.agents)
     registry.replace(change.cards)
-    return replace(parts, registry=registry, limits=change.limits, guards=guards_with(change.guards))
+    guards = guards_with(change.guards)
+    return replace(parts, registry=registry, limits=change.limits, guards=guards.before, answer_guards=guards.answers)
 
 
 def _preview(

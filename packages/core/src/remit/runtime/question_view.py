@@ -96,6 +96,9 @@ def _sentence(question: Question) -> str:
     who = "The user" if request.origin == USER else request.origin
     if request.act == "tool":
         return f"{who} wants to use {request.target}{_arguments(' with ', request.input)}"
+    if request.act == "answer":
+        whom = "the user" if request.target == USER else request.target
+        return f"{who} answers {whom}{_arguments(': ', request.input)}"
     task = f"{who} asks {request.target}"
     if objective := " ".join(request.objective.split()):
         task += f": {_shortened(objective)}"

@@ -280,11 +280,18 @@ def _quoted(sentence: str, quotes: Sequence[str], passages: Sequence[_Passage]) 
             return "figure"
         if not any(_stand_together(clause, each) for each in near):
             return "name"
+        there = {side for each in near for part in each.clauses if part.things & things for side in part.statuses}
+        if _turned(clause.statuses, there):
+            return "negation"
     statuses = {side for each in read for side in each.statuses}
-    turned = {(axis, -sign) for axis, sign in whole.statuses - statuses} & statuses
-    if turned or bool(whole.negations) is not any(each.negations for each in read):
+    if _turned(whole.statuses, statuses) or bool(whole.negations) is not any(each.negations for each in read):
         return "negation"
     return "quantity" if _limits_otherwise(whole.marks, {mark for each in read for mark in each.marks}) else places
+
+
+def _turned(statuses: Collection[tuple[str, int]], there: Collection[tuple[str, int]]) -> bool:
+    """Say whether a status is the opposite of one there, and is not there itself."""
+    return any((axis, -sign) in there and (axis, sign) not in there for axis, sign in statuses)
 
 
 def _limits_otherwise(marks: Collection[str], quoted: Collection[str]) -> bool:

@@ -33,6 +33,7 @@ from remit_server.transports.remote_calls import (
     PAUSE_S,
     RetryAllowed,
     in_words,
+    is_away,
     is_known_there,
     lost,
     outgoing,
@@ -225,7 +226,8 @@ class A2aAgent(Remote):
             what = in_words(error) if met_nobody else f"{type(error).__name__}: {str(error)[:200]}"
             why = f"cannot fetch the agent card of {self._name}"
             detail = f"{self._peer.card_url}: {what}"
-            raise RetryAllowed(fault(Code.DELEGATION_UNAVAILABLE, why, detail=detail), sent=False) from error
+            gone = fault(Code.DELEGATION_UNAVAILABLE, why, detail=detail)
+            raise RetryAllowed(gone, sent=False, away=met_nobody and is_away(error)) from error
         except RemitError as error:
             if not sent or error.fault.code is not Code.DELEGATION_UNAVAILABLE:
                 raise
@@ -390,21 +392,27 @@ class _Exchange:
                 if begins and self._extended and reply.extensions is not None:
                     self._extended = self._peer.tongue.is_echoed(reply.extensions)
                 async for raw in reply.pieces:
-                    await self._take(raw, is_task=is_task)
+                    await self._take(raw, is_task=is_task, is_stream=is_stream)
                     yield
         except A2aUnreached as error:
             self._may_have_begun = before
             detail = f"{self._offer.url}: {error}"
             why = fault(Code.DELEGATION_UNAVAILABLE, f"{self._name} cannot be reached", detail=detail)
-            raise RetryAllowed(why, sent=before) from error
+            raise RetryAllowed(why, sent=before, away=error.away) from error
         except A2aConnectionLost as error:
             if begins and self._talk.task:
                 return  # the task id is known, so it is followed
             what, how = "the connection was lost", str(error)
             raise (self._unanswered(what, how) if begins else RetryAllowed(self._lost(what, how), sent=True)) from error
 
-    async def _take(self, raw: bytes, *, is_task: bool) -> None:
-        news = self._talk.hear(raw, is_task=is_task)
+    async def _take(self, raw: bytes, *, is_task: bool, is_stream: bool) -> None:
+        try:
+            news = self._talk.hear(raw, is_task=is_task)
+        except RemitError as error:
+            if not is_stream or error.fault.code is not Code.RESULT_VALIDATION_FAILED:
+                raise
+            self._talk.warn(f"An event was left out: {error.fault.message}")  # the others may say it all
+            return
         if self._talk.task:
             self._task_known.set()
             if not self._talk.ended:

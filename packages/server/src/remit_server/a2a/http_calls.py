@@ -14,7 +14,7 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit_server.dialects.a2a.translator import A2aEndpoint, A2aTranslator
 from remit_server.dialects.a2a.types import METHODS
 from remit_server.transports.addresses import OutboundClient
-from remit_server.transports.remote_calls import ASK_FOR_LESS, RetryAllowed, read_body
+from remit_server.transports.remote_calls import ASK_FOR_LESS, RetryAllowed, is_away, read_body
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -30,6 +30,9 @@ class A2aRefusal(Exception):
 
 class A2aUnreached(Exception):
     """There is no connection to the peer: nothing was sent."""
+
+    away = True
+    """Whether it may be restarting."""
 
 
 class A2aConnectionLost(Exception):
@@ -153,7 +156,9 @@ class HttpCaller:
                 extensions = reply.headers.get("a2a-extensions", "") if reply.status == 200 else None
                 yield A2aReply(extensions, self._pieces(reply))
         except ClientConnectorError as error:
-            raise A2aUnreached(type(error).__name__) from error
+            unreached = A2aUnreached(type(error).__name__)
+            unreached.away = is_away(error)
+            raise unreached from error
         except (ClientError, ConnectionError, TimeoutError) as error:
             raise A2aConnectionLost(type(error).__name__) from error
 
@@ -163,7 +168,8 @@ class HttpCaller:
             async for data in events(reply, callee.max_bytes):
                 yield self._opened(data, reply.status)
             return
-        if not (reply.content_type == _JSON or reply.content_type.endswith("+json")):
+        is_json = reply.content_type == _JSON or reply.content_type.endswith("+json")
+        if not is_json and reply.status >= 300:
             what = f"status {reply.status} with a body of type {reply.content_type[:100]}"
             if reply.status in (429, 503):
                 raise RetryAllowed(callee.tongue.fault(reply.status, b"{}", callee.name), sent=False)
@@ -179,13 +185,11 @@ class HttpCaller:
             return raw
         try:
             reply = msgspec.json.decode(raw, type=_RpcReply)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise RemitError(self._callee.garbage(f"an invalid body: {error}")) from error
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return raw  # whoever reads it says what is wrong
         if isinstance(reply.error, msgspec.Raw) and bytes(reply.error) != b"null":
             self._fail(status, raw, "")
-        if not isinstance(reply.result, msgspec.Raw):
-            raise RemitError(self._callee.garbage("a JSON-RPC reply with neither a result nor an error"))
-        return bytes(reply.result)
+        return bytes(reply.result) if isinstance(reply.result, msgspec.Raw) else raw
 
     def _fail(self, status: int, raw: bytes, wait: str) -> Never:
         try:
@@ -217,5 +221,8 @@ async def events(reply: "ClientResponse", most: int) -> AsyncGenerator[bytes, No
         del rest[:begin]
         if len(rest) + size > most:
             raise RemitError(fault(Code.TOO_LARGE, f"an event is larger than {most} bytes", suggestion=ASK_FOR_LESS))
+    # Some end their last event with no line break.
+    if rest.startswith(b"data:"):
+        data.append(bytes(rest[5:]).removeprefix(b" "))
     if data:
         yield b"\n".join(data)

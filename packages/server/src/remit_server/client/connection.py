@@ -10,9 +10,10 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 
-from remit.protocol.codec import decode_response, encode
+from remit.protocol.codec import encode
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.generous import decode_response
 from remit.protocol.records import Body, Kind, outcome_in
 from remit.protocol.records import read_body as read_record
 from remit.protocol.submission import AskOptions, Submission

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from remit.protocol.codec import convert, decode, malformed, text_of
 from remit.protocol.envelope import VERSION, Assignment, Call, Json, Request, Response, fields_of
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.generous import with_warnings
 from remit.protocol.problems import SHOWN, path_of
 from remit.protocol.remit import Priority, meet, meet_tools
 from remit.protocol.submission import Submission
@@ -122,6 +123,18 @@ def refined(parsed: T, claims: Claims, place: Place, words: Callable[[T], Struct
         problem = Problem(path_of(place), f"contradicts the document's own fields: {where}")
         raise RemitError(malformed((problem,)))
     return claimed
+
+
+def refined_answer(parsed: Response, claims: Claims, place: Place, words: Callable[[Response], Struct]) -> Response:
+    """Return an answer with its claims, as `refined` does; claims that are refused are left out, with a warning."""
+    try:
+        return refined(parsed, claims, place, words)
+    except RemitError as error:
+        why = "; ".join(f"{each.path} {each.message}" for each in error.fault.problems) or error.fault.message
+        return with_warnings(parsed, (f"{path_of(place)} was left out: {why}"[:_MAX_WARNING],))
+
+
+_MAX_WARNING = 300
 
 
 def bounded(claimed: Submission, parsed: Submission) -> Submission:

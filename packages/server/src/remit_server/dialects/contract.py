@@ -24,10 +24,11 @@ from remit.protocol.envelope import (
     share_of,
 )
 from remit.protocol.errors import Code, Fault, Problem, RemitError
+from remit.protocol.generous import parse, read_generously, with_warnings
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Count, Name, Priority
 from remit.protocol.submission import Submission
-from remit_server.dialects.claims import KEY, Claims, beyond, bounded, flat, parted, refined
+from remit_server.dialects.claims import KEY, Claims, beyond, bounded, flat, parted, refined, refined_answer
 from remit_server.dialects.exchange import (
     JSON,
     ForeignMessage,
@@ -107,7 +108,8 @@ class ContractResponse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     request_id: Name
     status: Outcome
-    result_json: dict[str, Json] | None
+    result_json: Json
+    """An object, or null; of peers anything."""
     confidence_level: Level | None = None
     error_code: Name | None = None
     error_message: str | None = None
@@ -172,13 +174,16 @@ class Contract:
 
     def response(self, given: ForeignMessage, request: Request) -> Response:
         with answered_by(request):
-            words = read_reply(given, ContractResponse, request)
-            if isinstance(words, Response):
-                return words
+            read = read_reply(given, ContractResponse, request, {"request_id": request.id})
+            if isinstance(read, Response):
+                return read
+            words, warnings = read
             _refuse_incomplete(words, request)
-            more, claims = parted(_without(decode(given.body, _Free).metadata, _METADATA))
+            free, _ = read_generously(parse(given.body)[0], _Free)
+            more, claims = parted(_without(free.metadata, _METADATA))
             parsed = _read_response(_ResponseParts(words, more), request.target)
-            return in_time(refined(parsed, claims, ("metadata", KEY), _write_response), given)
+            response = refined_answer(parsed, claims, ("metadata", KEY), _write_response)
+            return with_warnings(in_time(response, given), warnings)
 
 
 DIALECT = Contract()
@@ -315,7 +320,7 @@ def _read_response(given: _ResponseParts, target: str) -> Response:
         id=words.request_id,
         target=target,
         status=_status(words.status, why),
-        result=words.result_json,
+        result=_object(words.result_json, "result"),
         confidence=None if words.confidence_level is None else share_of(words.confidence_level),
         # The cost is not stated, which does not mean zero.
         usage=Usage(estimated=True),
@@ -360,8 +365,6 @@ def _refuse_incomplete(words: ContractResponse, request: Request) -> None:
     problems: list[Problem] = []
     if words.request_id != request.id:
         problems.append(Problem("$.request_id", "does not match the request"))
-    if words.status in _USABLE and words.confidence_level is None:
-        problems.append(Problem("$.confidence_level", f"is required with {words.status}"))
     if words.status is Outcome.ERROR and not words.error_message:
         problems.append(Problem("$.error_message", f"is required with {words.status}"))
     if problems:

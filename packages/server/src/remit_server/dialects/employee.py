@@ -24,10 +24,11 @@ from remit.protocol.envelope import (
     Usage,
 )
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.generous import with_warnings
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import MAX_INTEGER, Count, Name
 from remit.protocol.submission import Submission
-from remit_server.dialects.claims import KEY, Claims, beyond, bounded, flat, parted, refined
+from remit_server.dialects.claims import KEY, Claims, beyond, bounded, flat, parted, refined, refined_answer
 from remit_server.dialects.exchange import (
     JSON,
     ForeignMessage,
@@ -181,13 +182,19 @@ class Employee:
 
     def response(self, given: ForeignMessage, request: Request) -> Response:
         with answered_by(request):
-            words = read_reply(given, DelegationResponse, request)
-            if isinstance(words, Response):
-                return words
+            blanks: dict[str, Json] = {"request_id": request.id, "target_employee": request.target}
+            read = read_reply(given, DelegationResponse, request, _BLANKS | blanks)
+            if isinstance(read, Response):
+                return read
+            words, warnings = read
             _refuse_another(words, request)
             words = replace(words, request_id=request.id)
             words, claims = _own_artifacts(words)
-            return in_time(refined(_read_response(words), claims, ("artifacts", KEY), _write_response), given)
+            parsed = _read_response(words)
+            if any(each.startswith("$.token_usage") for each in warnings):
+                parsed = replace(parsed, usage=Usage(estimated=True))
+            response = refined_answer(parsed, claims, ("artifacts", KEY), _write_response)
+            return with_warnings(in_time(response, given), warnings)
 
     # ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -377,7 +384,7 @@ def _write_response(response: Response) -> DelegationResponse:
     return DelegationResponse(
         request_id=response.id,
         target_employee=response.target,
-        summary=response.summary,
+        summary=response.summary or _in_short(text_of(response.result)),
         result=text_of(response.result),
         token_usage=TokenUsage(prompt=usage.prompt, completion=usage.completion, total=min(usage.total, MAX_INTEGER)),
         status=_STATUSES.get(response.status, "failed"),
@@ -423,7 +430,17 @@ def _read_response(words: DelegationResponse) -> Response:
     )
 
 
+def _in_short(result: str) -> str:
+    """Return the first sentence of a result, since the document requires a summary; cut if it is long."""
+    first = re.split(r"(?<=[.!?])\s|\n", result.strip(), maxsplit=1)[0]
+    return first if len(first) <= PREVIEW_LENGTH else f"{first[: PREVIEW_LENGTH - 1].rstrip()}…"
+
+
 _STATUSES: dict[Status, Literal["success", "partial"]] = {Status.SUCCESS: "success", Status.PARTIAL: "partial"}
+
+
+# What a response may leave out.
+_BLANKS: dict[str, Json] = {"summary": "", "token_usage": {"prompt": 0, "completion": 0, "total": 0}}
 
 
 def _share(relevance: float | None) -> float | None:

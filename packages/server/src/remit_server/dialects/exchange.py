@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from remit.protocol.codec import convert, decode, malformed, whole
 from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import TABLE, Blame, Code, Fault, Problem, RemitError, fault, to_retry_after
+from remit.protocol.generous import parse, read_generously
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Name
 from remit.protocol.submission import Submission
@@ -167,13 +168,23 @@ def answered_by(request: Request) -> Generator[None]:
         raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, message, problems=why.problems)) from error
 
 
-def read_reply(given: ForeignMessage, kind: type[T], request: Request) -> T | Response:
-    """Return a server's answer; if it is not in the dialect, such as a proxy's, what its HTTP status says."""
+def read_reply(
+    given: ForeignMessage, kind: type[T], request: Request, blanks: Mapping[str, Json] | None = None
+) -> tuple[T, tuple[str, ...]] | Response:
+    """Return a server's answer, and warnings about what cannot be read of it; *blanks* are what it may leave out.
+
+    If it is not in the dialect, such as a proxy's, return what its HTTP status says.
+    """
     try:
-        return read_envelope(given.body, kind)
+        if given.status >= 300:
+            return read_envelope(given.body, kind), ()
+        value, warnings = parse(given.body)
+        words, more = read_generously(value, kind, blanks=blanks)
     except RemitError:
         if given.status < 300:
             raise
+    else:
+        return words, (*warnings, *more)
     code = _OF_STATUS.get(given.status, Code.DELEGATION_FAILED)
     how = "Check the token that this hub sends." if given.status == 401 else None
     why = fault(code, f"{request.target} sent no answer but HTTP status {given.status}", suggestion=how)

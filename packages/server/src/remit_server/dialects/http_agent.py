@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from itertools import count
 from urllib.parse import quote
 
 from aiohttp import (
@@ -24,7 +25,7 @@ from remit_server.dialects import NAMES, find
 from remit_server.dialects.exchange import Dialect, ForeignMessage, retry_after_ms
 from remit_server.dialects.librarian import Librarian
 from remit_server.transports.addresses import in_parts, no_hub
-from remit_server.transports.remote_calls import CONNECT_S, PAUSE_S, in_words
+from remit_server.transports.remote_calls import AWAY_MS, CONNECT_S, PAUSE_S, in_words
 
 log = logging.getLogger("remit")
 
@@ -32,6 +33,8 @@ MOST_SESSIONS = 500
 """How many peer sessions of one conversation are remembered, the newest: in 100 kB."""
 
 _OF = "of "
+
+_MOST_PAUSE_S = 2.0
 
 RETRIES = 2
 """The default number of retries: with the first attempt, as many attempts as between hubs."""
@@ -42,8 +45,9 @@ def dialect_agent(
 ) -> Callable[[Brief], Awaitable[Answer]]:
     """Return an agent that forwards its requests to *url* in a dialect, and returns the answers.
 
-    A request is sent again, at most *retries* times and under the same id, only if nothing can have started: if no
-    connection could be made, and on status 503 with `Retry-After`. Otherwise a lost request ends as `OUTCOME_UNKNOWN`.
+    A request is sent again, under the same id, only if nothing can have started: at most *retries* times on status 503
+    with `Retry-After`, and, unless that is 0, within the deadline if no connection could be made. Otherwise a lost
+    request ends as `OUTCOME_UNKNOWN`.
     """
     why = no_hub(url)
     if dialect not in NAMES:
@@ -84,11 +88,15 @@ class _DialectAgent:
         """Return the server's answer, with retries where they are safe, allowed, and useful."""
         waits = ClientTimeout(total=None, sock_connect=CONNECT_S)
         async with ClientSession(timeout=waits, cookie_jar=DummyCookieJar(), headers=self._headers) as session:
-            for attempt in range(self._retries + 1):
+            least_left_ms = brief.time_left_ms() - AWAY_MS
+            for attempt in count():
                 given = await self._attempt(session, brief, request)
+                # Nothing was sent, and the peer may be restarting.
+                waits = isinstance(given, Fault) and self._retries > 0 and brief.time_left_ms() > least_left_ms
                 wait_ms = given.retry_after_ms if isinstance(given, Fault) else _after_ms(given)
-                pause_s = max(wait_ms or 0, PAUSE_S * 2**attempt * random.uniform(500, 1_500)) / 1_000
-                over = attempt == self._retries or pause_s * 1_000 >= brief.time_left_ms() / 2
+                step_s = min(PAUSE_S * 2 ** min(attempt, 10), _MOST_PAUSE_S)
+                pause_s = max((wait_ms or 0) / 1_000, step_s * random.uniform(0.5, 1.5))
+                over = (attempt >= self._retries and not waits) or pause_s * 1_000 >= brief.time_left_ms() / 2
                 if isinstance(given, ForeignMessage) and (wait_ms is None or over):
                     return given
                 if isinstance(given, Fault) and over:

@@ -26,11 +26,12 @@ from remit.protocol.envelope import (
     Usage,
 )
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.generous import with_warnings
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import NAME_PATTERN, Chain, Count, Name, Names
 from remit.protocol.submission import Submission
 from remit.protocol.trace import TraceContext, place_of, span_id, trace_id
-from remit_server.dialects.claims import KEY, beyond, bounded, flat, parted, refined
+from remit_server.dialects.claims import KEY, beyond, bounded, flat, parted, refined, refined_answer
 from remit_server.dialects.exchange import (
     JSON,
     ForeignMessage,
@@ -39,6 +40,7 @@ from remit_server.dialects.exchange import (
     in_reasons,
     in_time,
     known,
+    read_envelope,
     read_reply,
     reply_with_status,
     settled,
@@ -186,20 +188,24 @@ class Librarian:
     def response(self, given: ForeignMessage, request: Request) -> Response:
         """Return the outcome; the librarians it refers to are in `calls`, and nobody has called them yet."""
         with answered_by(request):
-            words = read_reply(given, LibrarianResponse, request)
-            if isinstance(words, Response):
-                return words
+            read = read_reply(given, LibrarianResponse, request)
+            if isinstance(read, Response):
+                return read
+            words, warnings = read
+            if words.answer is words.error is None and not words.delegate and warnings:
+                read_envelope(given.body, LibrarianResponse)  # says why there is no answer
             own, claims = parted(words.metadata)
             parsed = _read_response(replace(words, metadata=own), request.id, request.target)
-            return in_time(refined(parsed, claims, ("metadata", KEY), _write_response), given)
+            response = refined_answer(parsed, claims, ("metadata", KEY), _write_response)
+            return with_warnings(in_time(response, given), warnings)
 
     def calls(self, given: ForeignMessage, request: Request) -> tuple[Call, ...]:
         """Return the librarians that should answer instead: what an `Answer` of ours calls `calls`."""
         with answered_by(request):
-            words = read_reply(given, LibrarianResponse, request)
-            if isinstance(words, Response) or words.delegate is None:
+            read = read_reply(given, LibrarianResponse, request)
+            if isinstance(read, Response) or (delegate := read[0].delegate) is None:
                 return ()
-            several = (words.delegate,) if isinstance(words.delegate, DelegateRequest) else words.delegate
+            several = (delegate,) if isinstance(delegate, DelegateRequest) else delegate
             return tuple(_call(each, request) for each in several)
 
     def delegating(self, calls: Sequence[Call]) -> ForeignMessage:

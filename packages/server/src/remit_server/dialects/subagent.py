@@ -9,10 +9,11 @@ from remit.protocol import envelope
 from remit.protocol.codec import encode, malformed, text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, VERSION, Json, Request, Response, Text, Usage
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault, in_sentences
+from remit.protocol.generous import with_warnings
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import CONTEXT_TOKENS, MAX_INTEGER, Count, Name, Names
 from remit.protocol.submission import Submission
-from remit_server.dialects.claims import KEY, beyond, bounded, flat, refined
+from remit_server.dialects.claims import KEY, beyond, bounded, flat, refined, refined_answer
 from remit_server.dialects.exchange import (
     JSON,
     ForeignMessage,
@@ -116,13 +117,17 @@ class SubAgent:
 
     def response(self, given: ForeignMessage, request: Request) -> Response:
         with answered_by(request):
-            words = read_reply(given, SubAgentResult, request)
-            if isinstance(words, Response):
-                return words
+            read = read_reply(given, SubAgentResult, request, _BLANKS | {"agent_name": request.target})
+            if isinstance(read, Response):
+                return read
+            words, warnings = read
             if words.agent_name != request.target:
                 raise RemitError(malformed((Problem("$.agent_name", "is not the agent that was asked"),)))
             parsed = _read_response(words, request.id)
-            return in_time(refined(parsed, words.remit or {}, (KEY,), _write_response), given)
+            if any(each.startswith("$.tokens_used") for each in warnings):
+                parsed = replace(parsed, usage=Usage(estimated=True))
+            response = refined_answer(parsed, words.remit or {}, (KEY,), _write_response)
+            return with_warnings(in_time(response, given), warnings)
 
 
 DIALECT = SubAgent()
@@ -232,6 +237,10 @@ def _read_response(words: SubAgentResult, id: str) -> Response:
         fault=why,
         warnings=words.errors if why is None else words.errors[1:],
     )
+
+
+# What a result may leave out.
+_BLANKS: dict[str, Json] = {"tool_calls": [], "tokens_used": 0, "duration_seconds": 0, "errors": []}
 
 
 def _why(words: SubAgentResult) -> Fault:

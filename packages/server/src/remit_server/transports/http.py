@@ -21,10 +21,11 @@ from aiohttp import (
 from msgspec.structs import replace
 
 from remit.ports import Credential, OutgoingRequest, Remote, RemoteHandle
-from remit.protocol.codec import decode_response, encode
+from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.files import MAX_FILES_JSON
+from remit.protocol.generous import decode_response
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Progress, outcome_in
 from remit.protocol.records import read_body as read_record
@@ -39,6 +40,7 @@ from remit_server.transports.remote_calls import (
     RetryAllowed,
     StreamEvent,
     in_words,
+    is_away,
     is_known_there,
     lost,
     outgoing,
@@ -187,7 +189,7 @@ class HttpAgent(Remote):
         except (ClientConnectorError, ConnectionTimeoutError) as error:
             detail = f"{self._location}: {in_words(error)}"
             why = fault(Code.DELEGATION_UNAVAILABLE, f"{request.target} cannot be reached", detail=detail)
-            raise RetryAllowed(why, sent=False) from error
+            raise RetryAllowed(why, sent=False, away=is_away(error)) from error
         except _LOST as error:
             detail = f"{self._location}: {type(error).__name__}"
             why = fault(Code.OUTCOME_UNKNOWN, f"the connection to {request.target} was lost", detail=detail)

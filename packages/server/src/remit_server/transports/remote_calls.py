@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # How often a request is sent again where that is safe, and the first pause; each further pause is twice as long.
 ATTEMPTS = 3
 PAUSE_S = 0.05
+# How long to wait for a peer to which nothing was sent: most restarts are over by then.
+AWAY_MS = 30_000
 # The answer takes time to travel: the callee gets a twentieth less than the time left, but at most this much less.
 WAY_MS = 200
 # A cancel waits no longer than the callee's grace time.
@@ -36,13 +38,23 @@ ASK_FOR_LESS = "Ask for less, or for a reference to the result."
 WINDOW_MS = 23 * 3_600_000
 
 
+def is_away(error: BaseException) -> bool:
+    """Return whether a connection error may pass: nobody listens there now, or the name is not known yet."""
+    from aiohttp import ClientConnectorCertificateError, ClientConnectorError, ClientConnectorSSLError
+
+    lasting = (ClientConnectorCertificateError, ClientConnectorSSLError)
+    return isinstance(error, (ClientConnectorError, TimeoutError)) and not isinstance(error, lasting)
+
+
 class RetryAllowed(Exception):
     """The request may be sent again: nothing runs twice."""
 
-    def __init__(self, why: Fault, *, sent: bool) -> None:
+    def __init__(self, why: Fault, *, sent: bool, away: bool = False) -> None:
         super().__init__(why.message)
         self.fault = why
         self.sent = sent
+        self.away = away
+        """Whether there was no connection: then the peer may be restarting."""
         self.after_s = (why.retry_after_ms or 0) / 1_000
 
 
@@ -85,8 +97,12 @@ Attempt = Callable[[bool], Awaitable[Response]]
 async def with_retries(
     request: Request, line: RemoteHandle, attempt: Attempt, *, sent: bool, most_pause_s: float
 ) -> Response:
-    """Return the outcome of a request; one that was *sent* may have started, and is asked for until its deadline."""
+    """Return the outcome of a request; one that was *sent* may have started, and is asked for until its deadline.
+
+    A peer that is away is waited for, unless another agent can be asked instead.
+    """
     attempts, step_s = 0, PAUSE_S
+    least_left_ms = line.time_left_ms() - AWAY_MS
     while True:
         try:
             return await attempt(sent)
@@ -95,7 +111,10 @@ async def with_retries(
             if not sent:
                 line.doubt("")
             pause_s = max(again.after_s, step_s * random.uniform(0.5, 1.5))
-            if (attempts >= ATTEMPTS and not sent) or pause_s * 1_000 >= line.time_left_ms() / 2:
+            waits = again.away and not line.has_alternative and line.time_left_ms() > least_left_ms
+            if waits and attempts == ATTEMPTS:
+                line.progress("cannot be reached; trying again", None)
+            if (attempts >= ATTEMPTS and not sent and not waits) or pause_s * 1_000 >= line.time_left_ms() / 2:
                 return lost(request, again.fault, sent=sent)
         await asyncio.sleep(pause_s)
         step_s = min(2 * step_s, most_pause_s)

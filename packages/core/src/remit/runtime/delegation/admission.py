@@ -14,7 +14,7 @@ from remit.policy.redaction import Held, redaction, strike
 from remit.policy.repeats import CallKey
 from remit.policy.restoring import restore, reveal
 from remit.policy.verdict import GUARD_FAILED, Ask, Facts, Guard, Refuse, Rewrite, Sealing
-from remit.policy.weight import is_light_request, texts_of_request
+from remit.policy.weight import is_light, is_light_request, texts_of_request
 from remit.ports import DuplicateRequest, RegisteredAgent, Remote, SessionOwner, Tool
 from remit.ports.text_reader import text_reader
 from remit.protocol.card import AgentCard
@@ -163,6 +163,12 @@ class Admission:
         if is_light_request(request):
             return self._judge_by(guards, request, facts)
         return await aside.run(self._judge_by, guards, request, facts)
+
+    async def judge_answer(self, request: Request, facts: Facts) -> Rewrite | Refuse | Ask:
+        """Ask the guards about an answer, before its caller gets it."""
+        if facts.answer is None or is_light(facts.answer):
+            return self._judge_by(self.parts.answer_guards, request, facts)
+        return await aside.run(self._judge_by, self.parts.answer_guards, request, facts)
 
     def _guard_failed(self, request: Request, error: Exception) -> Refuse:
         log.error("a guard failed on %s: %s", request.id, self.parts.redactor.traced(error))

@@ -26,6 +26,7 @@ from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, meet, meet_tools
 from remit.runtime.aside import aside
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import Admission, Heavy, RequestInspection
+from remit.runtime.delegation.answers import AnswerJudgement
 from remit.runtime.delegation.approval import Approvals
 from remit.runtime.delegation.extension import RunExtension
 from remit.runtime.delegation.recording import DelegationRefusals, RunRecorder, undrafted
@@ -366,6 +367,8 @@ class Dispatch:
         self.admission = Admission(parts)
         self.tasks = DelegationTasks(parts, self.recording, CachedAnswers(parts))
         self.approval = Approvals(parts, self.recording, self.tasks)
+        answers = AnswerJudgement(parts, self.recording, self.tasks, self.approval, self.admission.judge_answer)
+        self.tasks.judge_answer = answers.judged
         self.extension = RunExtension(parts, self.recording, self.tasks, self.approval)
         self.routing = Routing(parts)
         self.replay = JournalReplay(parts, self.recording, self.refusals, self.admission)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from remit.runtime.aside import aside
 from remit.runtime.clock import TimerWheel
 from remit.runtime.context import RunRecording, RuntimeContext
 from remit.runtime.delegation import repeats
+from remit.runtime.delegation.answers import judged_unfinished, withheld
 from remit.runtime.delegation.repeats import watch
 from remit.runtime.delegation.response import ended_response, for_record, stopped
 from remit.runtime.frames import Frame, SlotGivenUp
@@ -110,7 +111,7 @@ class Settlement:
         while True:
             stopping, run, parent = frame.stopping, frame.run, frame.parent
             if stopping is not None:
-                response = stopped(frame, stopping)
+                response = self._of_stopped(frame, stopping) if self.parts.answer_guards else stopped(frame, stopping)
             if isinstance(frame.state, Status) or is_light_response(response):
                 self.settle(frame, response)
                 return
@@ -135,7 +136,7 @@ class Settlement:
         if now >= frame.deadline and self._is_overdue(frame):
             frame.stopping, inspection = _too_late(frame), None
         if frame.stopping is not None and inspection is None:
-            response = _stopped(frame, frame.stopping)
+            response = self._of_stopped(frame, frame.stopping)
         judged, run, parent = response, frame.run, frame.parent
         if response.fault is not None:
             if frame.faults_below and key_of(response.fault) in frame.faults_below:
@@ -183,6 +184,10 @@ class Settlement:
             # Whatever a store does, nobody waits for an outcome that has been settled.
             if not frame.outcome.done():
                 frame.outcome.set_result(outcome)
+
+    def _of_stopped(self, frame: Frame, why: Fault) -> Response:
+        response = _stopped(frame, why)
+        return judged_unfinished(self.parts, frame, response) if self.parts.answer_guards else response
 
     def _is_overdue(self, frame: Frame) -> bool:
         """Return whether an agent's time was over before it ended, and only a blocked loop kept it from being stopped.
@@ -350,6 +355,8 @@ class DelegationTasks:
         self.recording = recording
         self.cached = cached
         self.abandoned: set[asyncio.Task[None]] = set()
+        self.judge_answer: Callable[[Frame, Response], Awaitable[Response]] | None = None
+        """What judges an answer before its caller gets it; it may ask a person, for which it needs these tasks."""
         self._wheel: TimerWheel[Frame] = TimerWheel(parts.clock, self._due)
         self.settlement = Settlement(parts, recording, cached, self._wheel)
 
@@ -463,6 +470,12 @@ class DelegationTasks:
             response = ended_response(
                 frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"the transport failed: {type(error).__name__}")
             )
+        if self.parts.answer_guards and self.judge_answer is not None and frame.stopping is None:
+            try:
+                response = await self.judge_answer(frame, response)
+            except asyncio.CancelledError:
+                why = fault(Code.CANCELLED, f"{frame.card.name} was cancelled before its answer was judged")
+                response = withheld(frame, response, why)
         # One that has ended stays among the children if its settlement failed, and nothing of it is left to wait for.
         while not frame.abandoned and any(not isinstance(each.state, Status) for each in frame.children or ()):
             # If told to stop meanwhile, they are stopping already: only the waiting begins again.

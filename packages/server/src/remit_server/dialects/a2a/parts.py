@@ -262,6 +262,11 @@ def beside(artifacts: Iterable[A2aArtifact], result: Json = None) -> PeerContent
     warnings: list[str] = []
     for each in artifacts:
         for part in each.parts:
+            if part.text is part.raw is part.url is None and part.data is UNSET:
+                warnings.append(
+                    f"A part of {each.name or each.artifact_id or 'the answer'} is left out: it is of an unknown kind."
+                )
+                continue
             if part.raw is None and not (part.url is not None and (part.filename or part.media_type)):
                 rest.append(_artifact(part, each.name))
                 continue

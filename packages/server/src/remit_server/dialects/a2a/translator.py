@@ -9,10 +9,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.budget import estimate
-from remit.protocol.codec import convert, decode, encode, text_of
+from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import VERSION as REMIT_VERSION
 from remit.protocol.envelope import Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.generous import MAX_WARNINGS, parse, read_generously, with_warnings
 from remit.protocol.lifecycle import Status
 from remit_server.dialects.a2a.card import choose, is_signed_by, read_card
 from remit_server.dialects.a2a.errors import (
@@ -45,12 +46,15 @@ from remit_server.dialects.a2a.types import (
     Task,
     TaskState,
     TaskStatus,
+    event_of,
     extensions_of,
     plain,
 )
-from remit_server.dialects.claims import refined
+from remit_server.dialects.claims import refined_answer
 from remit_server.transports.credentials.keys import is_signed
 
+# As often a task is looked at that does not change in a state that is unknown: some seconds.
+_MOST_UNCHANGED = 5
 # More than an answer has; a peer that sends more is at fault.
 _MOST_ARTIFACTS = 1_000
 
@@ -61,6 +65,8 @@ _STATUSES: Mapping[str, Status] = {
     TaskState.CANCELED: Status.CANCELLED,
     TaskState.REJECTED: Status.REFUSED,
 }
+_CONTENT = (Status.SUCCESS, Status.PARTIAL)
+_UNDER_WAY = (TaskState.SUBMITTED, TaskState.WORKING, TaskState.AUTH_REQUIRED)
 _CODES = {
     Status.FAILED: Code.DELEGATION_FAILED,
     Status.CANCELLED: Code.CANCELLED,
@@ -70,11 +76,15 @@ _CODES = {
 
 def outcome(task: Task, id: str, target: str) -> Response:
     """Return the outcome of a task as the response to the request *id*; raise a `RemitError` if it has none."""
+    warnings = list[str]()
     status = _STATUSES.get(task.status.state)
     if status is None:
-        raise _unusable(target, f"a task in the state {task.status.state[:100]!r} as its end")
+        if task.status.state in _UNDER_WAY or not task.artifacts:
+            raise _unusable(target, f"a task in the state {task.status.state[:100]!r} as its end")
+        status = Status.PARTIAL
+        warnings.append(f"The state {task.status.state[:100]!r} of the task is unknown: it may be incomplete.")
     asks, says = task.status.state == TaskState.INPUT_REQUIRED, text_in(task.status.message)
-    words, place = _words(task)
+    words, place = _words(task, warnings)
     if asks and says:
         # A question is a message and not a result: artifacts that came with it stay artifacts.
         content = beside(task.artifacts, says)
@@ -87,23 +97,27 @@ def outcome(task: Task, id: str, target: str) -> Response:
         says = ""
     else:
         content = result_of(task.artifacts)
+    try:
+        usage = usage_of(words.usage, (*place, "usage")) or Usage(estimated=True)
+        claims = claims_of(words.rest, place)
+    except RemitError as error:
+        usage, claims = Usage(estimated=True), dict[str, Json]()
+        warnings.append(f"What the extension says was left out: {error.fault.message}")
     response = Response(
         version=REMIT_VERSION,
         id=id,
         target=target,
         status=status,
         result=content.result,
-        summary="" if status is not Status.SUCCESS or asks else says,
+        summary="" if status not in _CONTENT or asks else says,
         artifacts=content.artifacts,
         files=content.files,
-        warnings=content.warnings,
-        usage=usage_of(words.usage, (*place, "usage")) or Usage(estimated=True),
+        warnings=(*warnings, *content.warnings),
+        usage=usage,
         requires_followup=asks,
-        fault=None
-        if status is Status.SUCCESS
-        else fault(_CODES[status], _why(task, says) or f"{target} gave no reason"),
+        fault=None if status in _CONTENT else fault(_CODES[status], _why(task, says) or f"{target} gave no reason"),
     )
-    return refined(response, claims_of(words.rest, place), place, _sayable)
+    return refined_answer(response, claims, place, _sayable)
 
 
 def _why(task: Task, says: str) -> str:
@@ -113,7 +127,7 @@ def _why(task: Task, says: str) -> str:
     return message if isinstance(message, str) else says
 
 
-def _words(task: Task) -> tuple[OutcomeWords, tuple[str | int, ...]]:
+def _words(task: Task, warnings: list[str]) -> tuple[OutcomeWords, tuple[str | int, ...]]:
     """Return the content of the extension, and where it is; nothing, if the peer does not use it."""
     message = task.status.message
     places: list[tuple[Metadata | None, tuple[str | int, ...]]] = [
@@ -123,7 +137,12 @@ def _words(task: Task) -> tuple[OutcomeWords, tuple[str | int, ...]]:
     for metadata, place in places:
         if (value := extension_content(metadata)) is not None:
             place = (*place, "metadata", EXTENSION)
-            return convert(value, OutcomeWords, place), place
+            try:
+                words, more = read_generously(value, OutcomeWords, place=place)
+            except RemitError as error:
+                words, more = OutcomeWords(), (error.fault.message,)
+            warnings += more
+            return words, place
     return OutcomeWords(), ()
 
 
@@ -169,6 +188,9 @@ class A2aTaskExchange:
         self._artifacts: dict[str, A2aArtifact] = {}
         self._status = TaskStatus()
         self._message: A2aMessage | None = None
+        self._warnings: list[str] = []
+        self._unchanged = 0
+        """How often in a row the task was in the same state that is unknown."""
         self.task = ""
         """The peer's task id; empty until it has sent it."""
         self.context = ""
@@ -187,7 +209,7 @@ class A2aTaskExchange:
     @property
     def ended(self) -> bool:
         """Whether there is nothing more to wait for: it has ended, or waits for the user."""
-        return self.state in ENDED or self.asks
+        return self.state in ENDED or self.asks or self._unchanged >= _MOST_UNCHANGED
 
     @property
     def waits(self) -> bool:
@@ -210,12 +232,17 @@ class A2aTaskExchange:
         """Process an answer or an event, and return what is new for readers; raise a `RemitError` if it is invalid."""
         with self._blaming("an invalid"):
             # The reader has already limited the size of an answer.
-            value = cast("Json", decode(raw, object, max_bytes=len(raw)))
-            if is_task:
-                answer = StreamResponse(task=convert(plain(value, Task), Task))
-            else:
-                answer = convert(plain(value, StreamResponse), StreamResponse)
-        return self.take(answer)
+            value, warnings = parse(raw, max_bytes=len(raw))
+            event = plain(event_of(value, is_task=is_task), StreamResponse)
+            answer, more = read_generously(event, StreamResponse)
+        update = self.take(answer)
+        self.warn(*warnings, *more)
+        return update
+
+    def warn(self, *warnings: str) -> None:
+        """Add warnings to the response."""
+        self._warnings += (each for each in warnings[:MAX_WARNINGS] if each not in self._warnings)
+        del self._warnings[MAX_WARNINGS:]
 
     @contextmanager
     def _blaming(self, what: str) -> Generator[None]:
@@ -241,12 +268,17 @@ class A2aTaskExchange:
         return TaskUpdate()
 
     def _whole(self, task: Task) -> None:
-        if self.task and task.id != self.task:
+        if self.task and task.id not in ("", self.task):
             raise _unusable(self._request.target, "an answer about another task")
-        self.task, self.context = task.id, task.context_id or self.context
-        self._status = task.status
-        if task.artifacts:
-            self._artifacts = {each.artifact_id: each for each in task.artifacts[:_MOST_ARTIFACTS]}
+        self.task, self.context = task.id or self.task, task.context_id or self.context
+        artifacts = {
+            each.artifact_id or f"#{number}": each for number, each in enumerate(task.artifacts[:_MOST_ARTIFACTS])
+        }
+        # A peer in a state of its own may have ended: what does not change any more is taken as it is.
+        is_unknown = bool(artifacts) and task.status.state not in _STATUSES and task.status.state not in _UNDER_WAY
+        is_same = task.status.state == self._status.state and artifacts == self._artifacts
+        self._unchanged = self._unchanged + 1 if is_unknown and is_same else 0
+        self._status, self._artifacts = task.status, artifacts or self._artifacts
 
     def _stands(self, update: StatusUpdate) -> TaskUpdate:
         self._same(update.task_id, update.context_id)
@@ -256,7 +288,11 @@ class A2aTaskExchange:
 
     def _comes(self, update: ArtifactUpdate) -> TaskUpdate:
         self._same(update.task_id, update.context_id)
-        new, old = update.artifact, self._artifacts.get(update.artifact.artifact_id)
+        new = update.artifact
+        if not new.artifact_id:  # it continues the newest one, or is another
+            newest = next(reversed(self._artifacts), "") if update.append else ""
+            new = replace(new, artifact_id=newest or f"#{len(self._artifacts)}")
+        old = self._artifacts.get(new.artifact_id)
         if update.append and old is not None:
             new = replace(new, parts=merged(old.parts, new.parts), name=new.name or old.name)
         elif old is None and len(self._artifacts) >= _MOST_ARTIFACTS:
@@ -283,7 +319,7 @@ class A2aTaskExchange:
         else:
             task = Task(id=self.task, status=self._status, artifacts=tuple(self._artifacts.values()))
         with self._blaming("an unusable"):
-            response = outcome(task, request.id, request.target)
+            response = with_warnings(outcome(task, request.id, request.target), tuple(self._warnings))
         if response.usage != Usage(estimated=True):
             return response
         prompt = estimate(request.objective) + estimate(request.input)

@@ -112,7 +112,7 @@ class TaskStatus(A2aObject, frozen=True, kw_only=True):
 class Task(A2aObject, frozen=True, kw_only=True):
     """A task."""
 
-    id: str
+    id: str = ""
     context_id: str = ""
     status: TaskStatus = TaskStatus()
     artifacts: tuple[A2aArtifact, ...] = ()
@@ -439,3 +439,86 @@ _NAMED = {"state": _state, "role": _role}
 def _enum_name(value: Json, names: tuple[str, ...]) -> Json:
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return str(names[value]) if is_number and 0 <= value < len(names) else value
+
+
+# ── what peers send ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def event_of(value: Json, *, is_task: bool = False) -> Json:
+    """Return a peer's answer in the form of a `StreamResponse`: it may be bare, in an envelope, or of A2A 0.3."""
+    if isinstance(value, str) and not is_task:
+        return {"message": {"parts": [{"text": value}]}}
+    if not isinstance(value, dict):
+        return value
+    fields = cast("dict[str, Json]", _current_form(value))
+    if not _bare_name(fields) and isinstance(inner := fields.get("result"), dict):
+        fields = cast("dict[str, Json]", inner)
+    name = _bare_name(fields) or ("task" if is_task else "")
+    return {name: fields} if name and _EVENTS.isdisjoint(fields) else fields
+
+
+_EVENTS = frozenset({"task", "message", "statusUpdate", "status_update", "artifactUpdate", "artifact_update"})
+
+
+def _bare_name(fields: dict[str, Json]) -> str:
+    """Return what an answer is that does not say so; empty if it does, or is none."""
+    if not _EVENTS.isdisjoint(fields):
+        return ""
+    if "artifact" in fields:
+        return "artifactUpdate"
+    if "parts" in fields:
+        return "message"
+    if "status" in fields:
+        return "task" if "id" in fields or not fields.keys() & {"taskId", "task_id"} else "statusUpdate"
+    return ""
+
+
+def _current_form(value: Json) -> Json:
+    """Return JSON with states and parts as version 1.0 writes them, but for data and metadata, which are anything."""
+    if isinstance(value, list):
+        return [_current_form(each) for each in cast("list[Json]", value)]
+    if not isinstance(value, dict):
+        return value
+    made: dict[str, Json] = {}
+    for name, each in cast("dict[str, Json]", value).items():
+        if name in ("data", "metadata"):
+            made[name] = each
+        elif name == "parts" and isinstance(each, list):
+            made[name] = [_current_part(part) for part in cast("list[Json]", each)]
+        elif name == "state" and isinstance(each, str):
+            made[name] = _BY_LETTERS.get(_letters(each), each)
+        elif name == "status" and isinstance(each, str):
+            made[name] = {"state": _BY_LETTERS.get(_letters(each), each)}
+        else:
+            made[name] = _current_form(each)
+    return made
+
+
+def _current_part(part: Json) -> Json:
+    if isinstance(part, str):
+        return {"text": part}
+    if not isinstance(part, dict):
+        return part
+    fields = cast("dict[str, Json]", part)
+    file = fields.get("file")
+    fields = fields | cast("dict[str, Json]", file) if isinstance(file, dict) else fields
+    return {_FILE_FIELDS.get(name, name): each for name, each in fields.items()}
+
+
+# Of A2A 0.3, and of its SDKs.
+_FILE_FIELDS = {
+    "bytes": "raw",
+    "fileWithBytes": "raw",
+    "uri": "url",
+    "fileWithUri": "url",
+    "mimeType": "mediaType",
+    "mime_type": "mediaType",
+    "name": "filename",
+}
+
+
+def _letters(state: str) -> str:
+    return "".join(filter(str.isalpha, state)).upper().removeprefix("TASKSTATE")
+
+
+_BY_LETTERS = {_letters(each): str(each) for each in TaskState} | {"CANCELLED": str(TaskState.CANCELED)}
