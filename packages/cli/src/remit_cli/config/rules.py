@@ -130,7 +130,7 @@ def answer_guard_of(rules: Sequence[Rule], checks: Mapping[str, Check], detect: 
         """No rule of the team about answers refuses it, changes it or requires a person's approval."""
         content = facts.answer or AnswerContent(result=request.input)
         known = detect if facts.sealing is None else facts.sealing.detect
-        reasons: dict[int, str] = {}
+        judged, reasons = request, dict[int, str]()
 
         def matches(place: int, texts: Sequence[str]) -> bool:
             rule = rules[place]
@@ -146,7 +146,7 @@ def answer_guard_of(rules: Sequence[Rule], checks: Mapping[str, Check], detect: 
                 return bool(said)
             return True
 
-        judged, place = request, find(request, content, matches)
+        place = find(judged, content, matches)
         while place is not None and rules[place].then == "rewrite":
             content = _rewritten(rules[place], content, known)
             judged = replace(request, input=content.result)
