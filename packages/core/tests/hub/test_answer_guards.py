@@ -194,7 +194,7 @@ async def test_guards_read_raw_values_and_what_they_make_is_redacted(make_hub: M
 
 
 async def test_a_long_answer_is_judged_as_a_short_one_is(make_hub: MakeHub) -> None:
-    long = "word " * 20_000
+    long = "word " * 10_000
     async with a_hub(make_hub, OF_WRITER) as hub:
         passed, changed, refused = [
             await hub.ask("writer", f"{word} {long}", user="u") for word in ("fine", "bad", "forbidden")

@@ -242,7 +242,8 @@ def _texts(request: Request, content: AnswerContent | None = None) -> Iterator[s
     """
     if request.act == "answer":
         content = content or AnswerContent(result=request.input)
-        yield from _texts_in(to_builtins(replace(content, files=())))
+        for each in to_builtins(replace(content, files=())).values():
+            yield from _texts_in(each)
         for file in content.files:
             yield from (file.name, file.url or "", file.text or "")
         return
