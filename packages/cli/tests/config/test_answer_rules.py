@@ -8,7 +8,7 @@ import pytest
 from remit.policy.guards import judge
 from remit.policy.verdict import ALLOW, Ask, Facts, Finding, Refuse, Rewrite, Verdict
 from remit.protocol.codec import decode, encode
-from remit.protocol.envelope import AnswerContent, Artifact
+from remit.protocol.envelope import AnswerContent, Artifact, Json
 from remit.protocol.files import File
 from remit_cli.config.rules import Rule, answer_guard_of, guard_of, matching_rule
 from samples import a_request
@@ -18,11 +18,16 @@ def finds_bob(text: str) -> list[Finding]:
     return [Finding(text.index("bob@x"), text.index("bob@x") + 5, "EMAIL")] if "bob@x" in text else []
 
 
-CHECKS = {"own:long_words": lambda result: "words are long" if "extraordinarily" in str(result) else False}
+def long_words(result: Json) -> object:
+    return "words are long" if "extraordinarily" in str(result) else False
+
+
+CHECKS = {"own:long_words": long_words}
 
 
 def verdict(*rules: Rule, approved: tuple[str, ...] = (), **content: Any) -> Verdict:
-    answer = AnswerContent(**{"result": "fine"} | content)
+    given: dict[str, Any] = {"result": "fine"} | content
+    answer = AnswerContent(**given)
     request = a_request(act="answer", origin="writer", target="boss", input=answer.result)
     facts = Facts(target=None, answer=answer, approved=frozenset(approved))
     return answer_guard_of(rules, CHECKS, finds_bob)(request, facts)

@@ -129,8 +129,7 @@ async def test_a_person_may_be_asked_and_sees_all_of_it(
     async with a_hub(make_hub, OF_WRITER, approver=ann) as hub:
         response = await hub.ask("boss", "ask me", user="u")
         bodies = [each.body for each in await hub.store.records(run=response.run)]
-    assert isinstance(response.result, list)
-    assert response.result[1] == result
+    assert response.result_as(list[Json])[1] == result
     (question,) = questions
     assert (question.request.origin, question.request.target) == ("writer", "boss")
     assert question.request.input == {"result": "ask me", "summary": "short"}
@@ -154,9 +153,8 @@ async def test_nobodys_time_passes_while_a_person_is_asked(make_hub: MakeHub) ->
 async def test_what_was_finished_before_an_end_is_judged_too(make_hub: MakeHub, text: str, result: Json) -> None:
     async with a_hub(make_hub, OF_WRITER) as hub:
         response = await hub.ask("boss", text, user="u")
-    assert isinstance(response.result, list)
-    assert response.result[1] == result
-    assert response.result[0] == (Status.FAILED if text == "fail" else Status.TIMEOUT)
+    assert response.result_as(list[Json])[1] == result
+    assert response.result_as(list[Json])[0] == (Status.FAILED if text == "fail" else Status.TIMEOUT)
 
 
 async def test_live_text_waits_for_the_judgement(make_hub: MakeHub) -> None:

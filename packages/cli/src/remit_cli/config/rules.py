@@ -141,9 +141,9 @@ def answer_guard_of(rules: Sequence[Rule], checks: Mapping[str, Check], detect: 
             if rule.unless_schema is not None and not misfits(rule.unless_schema, judged.input):
                 return False
             if rule.check is not None:
-                said = checks[rule.check](judged.input)
-                reasons[place] = said if isinstance(said, str) else ""
-                return bool(said)
+                reason = checks[rule.check](judged.input)
+                reasons[place] = reason if isinstance(reason, str) else ""
+                return bool(reason)
             return True
 
         place = find(judged, content, matches)

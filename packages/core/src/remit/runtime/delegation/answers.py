@@ -15,7 +15,7 @@ from remit.protocol.envelope import MODEL, Answer, AnswerContent, Json, Request,
 from remit.protocol.errors import Fault, RemitError
 from remit.protocol.lifecycle import Status
 from remit.runtime.aside import aside
-from remit.runtime.context import PersonAsking, RunRecording, RuntimeContext, TaskControl
+from remit.runtime.context import Delegator, RuntimeContext
 from remit.runtime.frames import Frame
 
 log = logging.getLogger("remit")
@@ -24,6 +24,11 @@ JudgeAnswer = Callable[[Request, Facts], Awaitable[Rewrite | Refuse | Ask]]
 
 _NOTHING = AnswerContent()
 WITHHELD = "What was finished is withheld: a guard of this hub does not let it pass as it is."
+
+
+def is_judged_above(parts: RuntimeContext, frame: Frame) -> bool:
+    """Return whether another hub of the same team asked, which judges the answer by the same guards."""
+    return frame.parent is None and frame.request.via == parts.registry.hub
 
 
 def content_of(response: Response) -> AnswerContent:
@@ -80,24 +85,15 @@ def facts_of_answer(
 class AnswerJudgement:
     """Judges each answer before its caller gets it, wherever the callee runs."""
 
-    def __init__(
-        self,
-        parts: RuntimeContext,
-        recording: RunRecording,
-        tasks: TaskControl,
-        approval: PersonAsking,
-        judge_answer: JudgeAnswer,
-    ) -> None:
-        self._parts = parts
-        self._recording = recording
-        self._tasks = tasks
-        self._approval = approval
+    def __init__(self, dispatch: Delegator, judge_answer: JudgeAnswer) -> None:
+        self._dispatch = dispatch
+        self._parts = dispatch.parts
         self._judge = judge_answer
 
     async def judged(self, frame: Frame, response: Response) -> Response:
         """Return the response as the guards let it pass: as it is, changed, or without its content."""
         held = content_of(response)
-        if held == _NOTHING:
+        if held == _NOTHING or is_judged_above(self._parts, frame):
             return response
         known = frame.run.known
         light = is_light_response(response)
@@ -123,11 +119,11 @@ class AnswerJudgement:
                     raise RemitError(why)
                 case Ask() as ask:
                     shown = replace(request, input=_shown(content), files=content.files)
-                    self._tasks.pause(frame)
+                    self._dispatch.tasks.pause(frame)
                     try:
-                        edits = await self._approval.ask_person(shown, ask, questions, frame.run)
+                        edits = await self._dispatch.approval.ask_person(shown, ask, questions, frame.run)
                     finally:
-                        self._tasks.unpause(frame)
+                        self._dispatch.tasks.unpause(frame)
                     approved, questions = (frozenset[str]() if edits else approved) | {ask.question}, questions + 1
                     if "input" in edits:
                         content = _edited(content, edits["input"])
@@ -138,7 +134,7 @@ class AnswerJudgement:
         what = f"what was changed in the answer of {frame.card.name}"
         changed = with_content(response, AnswerContent(**fields_of(AnswerContent, valid)))
         clean, mine = await self._parts.redactor.strike_given(frame.run, changed, msgspec.to_builtins(held), what)
-        self._recording.notice(frame, f"its answer was changed before {frame.request.origin} got it")
+        self._dispatch.recording.notice(frame, f"its answer was changed before {frame.request.origin} got it")
         frame.partial = frame.streamed = None
         return restore(clean, mine)
 
@@ -168,8 +164,7 @@ def judged_unfinished(parts: RuntimeContext, frame: Frame, response: Response) -
 
     Nothing can be awaited for it any more, so nobody is asked.
     """
-    held = content_of(response)
-    if held == _NOTHING:
+    if content_of(response) == _NOTHING or is_judged_above(parts, frame):
         return response
     content = content_of(restore(response, frame.run.known))
     try:
