@@ -146,6 +146,50 @@ async def test_nobodys_time_passes_while_a_person_is_asked(make_hub: MakeHub) ->
         assert (await run).result == ["success", "ask me", "short", None]
 
 
+# ── an agent ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@on_answer
+def math_guardrail(request: Request, facts: Facts) -> Verdict:
+    if "checker" not in facts.opinions:
+        return Ask("Does this contain mathematics?", agent="checker")
+    return refuse(Code.PERMISSION_DENIED, "no mathematics") if facts.opinions["checker"] is True else ALLOW
+
+
+@pytest.mark.parametrize(
+    ("text", "may_call", "outcome"),
+    [
+        ("a poem", ["checker"], ("success", "a poem", None)),
+        ("x = 4", ["checker"], ("failed", None, "no mathematics")),
+        ("broken", ["checker"], ("failed", None, "checker raised ValueError: broken")),
+        ("a poem", [], ("failed", None, "tutor may not call checker: its `may_call` does not name it")),
+    ],
+)
+async def test_an_agent_may_be_asked_about_an_answer(
+    make_hub: MakeHub, text: str, may_call: list[str], outcome: tuple[str, Json, str | None]
+) -> None:
+    """As the guardrail agents of OpenAI's SDK: its own answer is for the guard alone."""
+    hub = make_hub(guards=[math_guardrail])
+
+    @hub.agent("tutor", may_call=may_call)
+    async def tutor(brief: Brief) -> str:
+        return brief.text
+
+    @hub.agent("checker")
+    async def checker(brief: Brief) -> bool:
+        assert brief.objective == "Does this contain mathematics?"
+        if brief.input == "broken":
+            raise ValueError("broken")
+        return "=" in str(brief.input)
+
+    async with hub:
+        response = await hub.ask("tutor", text, user="u")
+        bodies = [each.body for each in await hub.store.records(run=response.run)]
+    assert (response.status, response.result, response.fault and response.fault.message) == outcome
+    asked = [each.target for each in bodies if isinstance(each, Request)]
+    assert asked == ["tutor", *may_call]
+
+
 # ── what did not end ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 

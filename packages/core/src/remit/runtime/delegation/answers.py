@@ -1,7 +1,7 @@
 """Answers on their way to their caller, judged in the same fold of guards as calls and uses of tools."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -10,9 +10,10 @@ from remit.policy.guards import judge
 from remit.policy.restoring import restore
 from remit.policy.verdict import Ask, Facts, Refuse, Rewrite
 from remit.policy.weight import is_light_response
+from remit.ports import Remote
 from remit.protocol.codec import checked, convert
-from remit.protocol.envelope import MODEL, Answer, AnswerContent, Json, Request, Response, fields_of
-from remit.protocol.errors import Fault, RemitError
+from remit.protocol.envelope import MODEL, Answer, AnswerContent, Call, Json, Request, Response, fields_of
+from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.aside import aside
 from remit.runtime.context import Delegator, RuntimeContext
@@ -23,6 +24,7 @@ log = logging.getLogger("remit")
 JudgeAnswer = Callable[[Request, Facts], Awaitable[Rewrite | Refuse | Ask]]
 
 _NOTHING = AnswerContent()
+_NO_OPINIONS: dict[str, Json] = {}
 WITHHELD = "What was finished is withheld: a guard of this hub does not let it pass as it is."
 
 
@@ -67,7 +69,11 @@ def answer_of(frame: Frame, content: AnswerContent) -> Request:
 
 
 def facts_of_answer(
-    parts: RuntimeContext, frame: Frame, content: AnswerContent, approved: frozenset[str] = frozenset()
+    parts: RuntimeContext,
+    frame: Frame,
+    content: AnswerContent,
+    approved: frozenset[str] = frozenset(),
+    opinions: Mapping[str, Json] = _NO_OPINIONS,
 ) -> Facts:
     """Return the facts that the guards need about an answer: the target is who gets it."""
     return Facts(
@@ -79,6 +85,7 @@ def facts_of_answer(
         approved=approved,
         sealing=frame.run.sealing,
         answer=content,
+        opinions=opinions,
     )
 
 
@@ -109,14 +116,16 @@ class AnswerJudgement:
 
     async def _passed(self, frame: Frame, content: AnswerContent) -> AnswerContent:
         """Return what the guards let pass of an answer, as a person may have edited it; raise if nothing is."""
-        approved, questions = frozenset[str](), 0
+        approved, questions, opinions = frozenset[str](), 0, dict[str, Json]()
         while True:
-            request, facts = answer_of(frame, content), facts_of_answer(self._parts, frame, content, approved)
+            request, facts = answer_of(frame, content), facts_of_answer(self._parts, frame, content, approved, opinions)
             match await self._judge(request, facts):
                 case Rewrite(answer=passed):
                     return content if passed is None else passed
                 case Refuse(fault=why):
                     raise RemitError(why)
+                case Ask(question=question, agent=agent) if agent and agent not in opinions:
+                    opinions[agent] = await self._opinion(frame, agent, question, _shown(content))
                 case Ask() as ask:
                     shown = replace(request, input=_shown(content), files=content.files)
                     self._dispatch.tasks.pause(frame)
@@ -126,7 +135,21 @@ class AnswerJudgement:
                         self._dispatch.tasks.unpause(frame)
                     approved, questions = (frozenset[str]() if edits else approved) | {ask.question}, questions + 1
                     if "input" in edits:
-                        content = _edited(content, edits["input"])
+                        content, opinions = _edited(content, edits["input"]), {}
+
+    async def _opinion(self, frame: Frame, agent: str, question: str, about: Json) -> Json:
+        """Return what an agent thinks of an answer, as a call of whoever gave it; raise if it gives no opinion."""
+        asking = frame.parent if isinstance(frame.agent, Remote) else frame
+        if asking is None:
+            why = f"{agent} cannot be asked about an answer of {frame.card.name}, which runs elsewhere"
+            raise RemitError(fault(Code.PERMISSION_DENIED, why))
+        begun = await self._dispatch.begin(asking, Call(target=agent, objective=question, input=about))
+        if isinstance(begun, Frame):
+            begun.consulted = True
+            (begun,) = await self._dispatch.tasks.join(None, (begun,))
+        if begun.fault is not None:
+            raise RemitError(begun.fault)
+        return begun.result
 
     async def _changed(self, frame: Frame, response: Response, held: AnswerContent, passed: AnswerContent) -> Response:
         """Return the response with what a guard or a person made of its content, with tokens again."""
