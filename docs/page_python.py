@@ -101,7 +101,7 @@ TOPICS = {
         title="Python: guards, redaction, approvals",
         intro="What decides about a request: see [Guards](../explanation/guards.md), "
         "[Redaction](../explanation/redaction.md) and [Approvals](../how-to/approvals.md).",
-        names="Guard Facts Verdict Allow ALLOW Ask Refuse refuse Rewrite Detector Finding "
+        names="Guard Facts Verdict Allow ALLOW Ask Refuse refuse on_answer Rewrite Detector Finding "
         "Approver Question ShownQuestion view_of Decision AllowList InboxApprover deny first_of",
     ),
     "python-redaction": Topic(

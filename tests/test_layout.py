@@ -74,7 +74,12 @@ def test_the_facts_for_the_guards_are_made_where_a_request_is_admitted() -> None
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Facts"
     }
     # A peer's calls are counted over all processes of a store, and judged by two guards alone.
-    assert makers == {"runtime/delegation/admission.py", "runtime/delegation/dispatch.py", "policy/peer_calls.py"}
+    assert makers == {
+        "runtime/delegation/admission.py",
+        "runtime/delegation/answers.py",
+        "runtime/delegation/dispatch.py",
+        "policy/peer_calls.py",
+    }
 
 
 def test_nobody_uses_the_private_members_of_another_object() -> None:

@@ -278,7 +278,10 @@ export interface components {
         Artifact: {
             /** @default  */
             label: string;
-            /** @enum {unknown} */
+            /**
+             * @description The form of its value; any other of a peer is read as JSON.
+             * @enum {unknown}
+             */
             type: "file" | "id" | "json" | "table" | "url";
             value: unknown;
         };
@@ -1715,7 +1718,7 @@ export interface components {
              * @default call
              * @enum {unknown}
              */
-            act: "call" | "price" | "tokens" | "tool";
+            act: "answer" | "call" | "price" | "tokens" | "tool";
             /**
              * @description Digests of the questions about it that a person has approved, for the other hubs of the team; never sent.
              * @default []

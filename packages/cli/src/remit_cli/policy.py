@@ -50,7 +50,7 @@ def guards(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) ->
     from remit_server.documents.verdicts import Guards, guard_lines
 
     team = team_of(team_file, overrides) if find_team(team_file) else None
-    lines = guard_lines(guards_with(guards_of(team) if team is not None else ()))
+    lines = guard_lines(*guards_with(guards_of(team) if team is not None else ()))
     if as_json:
         print_json(Guards(guards=lines))
     else:
@@ -69,6 +69,7 @@ def guards(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) ->
 @deadline_option()
 @click.option("--tools", metavar="NAMES", help="Limit it to these tools, separated by commas.")
 @click.option("--tool", "is_tool", is_flag=True, help="TO is a tool that FROM would use, with --input as arguments.")
+@click.option("--answer", "is_answer", is_flag=True, help="FROM would answer TO, which may be `user`, with OBJECTIVE.")
 @click.option("--simple", is_flag=True, help="Treat the task as simple enough to do without a specialist.")
 @click.option("--lacks-data", is_flag=True, help="Treat the current agent as lacking data or context that others have.")
 @team_options
@@ -85,13 +86,14 @@ def explain(
     deadline_ms: int | None,
     tools: str | None,
     is_tool: bool,
+    is_answer: bool,
     simple: bool,
     lacks_data: bool,
     team_file: Path | None,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Explain what would happen if FROM asked TO for OBJECTIVE, or used the tool TO. Nothing runs or is recorded.
+    """Explain what would happen if FROM asked TO for OBJECTIVE, used the tool TO, or gave TO an answer. Nothing runs.
 
     FROM is `user`, or an agent, as if a user had asked it first. The outcome comes first, with what to do about a
     refusal. Then all guards follow in order, also those after the first objection, which decides. Rate limits and
@@ -110,13 +112,14 @@ def explain(
       remit policy explain user assistant "Write to ann@example.org" --json
       remit policy explain assistant tax "What can be claimed?" --capability CLAIM --input @receipts.json
       remit policy explain teller pay --tool --input '{"to": "bob", "amount": 500}'
+      remit policy explain tutor user "The answer is 42" --answer
     """
     from remit.installed import brought_under, named
     from remit.protocol.envelope import Call
     from remit_cli.config.composition import hub_of
     from remit_cli.drive.order import cost_in, read_task
     from remit_cli.places import importing, known_agent, placeholder_secrets, team_of
-    from remit_server.documents.verdicts import explanation
+    from remit_server.documents.verdicts import explanation, explanation_of_answer
 
     of_calls = {
         "OBJECTIVE": objective,
@@ -131,6 +134,8 @@ def explain(
     text, value = read_task(objective, given, capability)
     if is_tool:
         _check_use(origin, value, of_calls)
+    if is_answer and (is_tool or origin == USER):
+        raise click.UsageError("--answer needs an agent as FROM, and is not for tools")
     team = team_of(team_file, overrides)
     call = Call(
         target=target,
@@ -144,10 +149,14 @@ def explain(
     )
     if origin != USER:
         known_agent(origin, team.everyone)
+    if is_answer and target != USER:
+        known_agent(target, team.everyone)
     with importing():
         hub = hub_of(team, environ=placeholder_secrets(team))  # it is not opened
     if is_tool:
         ruling = _explanation_of_use(team, hub, origin, call, user)
+    elif is_answer:
+        ruling = explanation_of_answer(hub, origin, target, text if value is None else value, user, _approving(team))
     else:
         advisers = map(named, brought_under("extensions", "policy explain"))
         places = (partial(each, team, hub.cards, call, simple=simple, lacks_data=lacks_data) for each in advisers)
@@ -235,9 +244,14 @@ def _placing(place: Placing) -> str:
     return f"{place.agent} {what} ({place.reason}): {place.why} [{place.capability}{sure}]."
 
 
+_ACTS = {"tool": "using", "answer": "answering"}
+
+
 def _conclusion(ruling: Explanation, asked_at: str) -> str:
-    what = f"{ruling.origin} {'using' if ruling.request.act == 'tool' else 'asking'} {ruling.target}"
+    what = f"{ruling.origin} {_ACTS.get(ruling.request.act, 'asking')} {ruling.target}"
     match ruling.outcome:
+        case "allowed" if ruling.request.act == "answer":
+            return f"{what} would be allowed."
         case "allowed":
             remit = ruling.request.remit
             return f"{what} would be allowed, with {spoken(remit.time_ms)} and {many(remit.tokens, 'token')}."

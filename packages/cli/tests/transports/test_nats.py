@@ -97,6 +97,37 @@ async def known(hub: remit.Hub, agent: str) -> None:
     await eventually(is_found)
 
 
+async def test_an_answer_from_another_hub_of_the_team_is_judged_once_by_the_hub_of_its_caller(tmp_path: Path) -> None:
+    asked: list[tuple[str, str]] = []
+
+    @remit.on_answer
+    def asks(request: Request, facts: Facts) -> Verdict:
+        return Ask("May it be told?") if request.origin == "writer" else ALLOW
+
+    async def writer(brief: Brief) -> str:
+        return brief.text
+
+    async def boss(brief: Brief) -> str:
+        return str((await brief.delegate("writer", objective="Write")).unwrap())
+
+    def person(at: str) -> Any:
+        async def agrees(question: Any) -> bool:
+            asked.append((at, question.request.target))
+            return True
+
+        return agrees
+
+    async with Hubs(tmp_path) as hubs:
+        near, far = (hubs.hub(guards=[asks], approver=person(at)) for at in ("near", "far"))
+        near.add("boss", boss, may_call=["*"])
+        far.add("writer", writer)
+        await hubs.open(far)
+        await hubs.open(near)
+        await known(near, "writer")
+        assert (await near.ask("boss", "Go", user="u")).unwrap() == "Write"
+    assert asked == [("near", "boss")]
+
+
 async def test_a_run_over_three_hubs_has_one_tree_one_budget_and_one_record(tmp_path: Path) -> None:
     async with Hubs(tmp_path) as hubs:
         near, middle, far = hubs.hub(), hubs.hub(), hubs.hub()

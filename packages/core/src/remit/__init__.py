@@ -18,7 +18,8 @@ _HOMES = {
     "remit.protocol.orchestration": ("Step", "Workflow"),
     "remit.policy.routing": ("Ranked",),
     "remit.policy.verdict": (
-        "ALLOW", "Allow", "Ask", "Detector", "Facts", "Finding", "Guard", "Refuse", "Rewrite", "Verdict", "refuse",
+        "ALLOW", "Allow", "Ask", "Detector", "Facts", "Finding", "Guard", "Refuse", "Rewrite", "Verdict", "on_answer",
+        "refuse",
     ),
     "remit.protocol.card": ("AgentCard", "Capability", "Rate", "ToolCard"),
     "remit.protocol.envelope": (

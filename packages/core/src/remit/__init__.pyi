@@ -17,6 +17,7 @@ from remit.policy.verdict import Guard as Guard
 from remit.policy.verdict import Refuse as Refuse
 from remit.policy.verdict import Rewrite as Rewrite
 from remit.policy.verdict import Verdict as Verdict
+from remit.policy.verdict import on_answer as on_answer
 from remit.policy.verdict import refuse as refuse
 from remit.ports import Approver as Approver
 from remit.ports import Decision as Decision

@@ -7,8 +7,20 @@ from msgspec.structs import replace
 
 from remit.policy.guards import judge
 from remit.policy.limits import Limits
-from remit.policy.verdict import ALLOW, Allow, Ask, Facts, Refuse, Rewrite, Verdict, refuse
-from remit.protocol.envelope import Request
+from remit.policy.verdict import (
+    ALLOW,
+    Allow,
+    Ask,
+    Facts,
+    Guard,
+    Refuse,
+    Rewrite,
+    Verdict,
+    judges_answers,
+    on_answer,
+    refuse,
+)
+from remit.protocol.envelope import AnswerContent, Request
 from remit.protocol.errors import Code, fault
 from samples import a_card, a_remit, a_request, code_of
 
@@ -121,3 +133,49 @@ def test_the_defaults_of_a_team_are_those_of_the_design() -> None:
     assert (limits.max_depth, limits.max_chain, limits.max_fan_out) == (5, 10, 3)
     assert (limits.root_time_ms, limits.delegation_time_ms) == (300_000, 30_000)
     assert (limits.root_tokens, limits.delegation_tokens, limits.context_tokens) == (1_000_000, None, 4_000)
+
+
+# ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+ANSWER = AnswerContent("42", summary="It is 42")
+
+
+def judged(*guards: Guard, approved: frozenset[str] = frozenset()) -> Rewrite | Refuse | Ask:
+    request = a_request(act="answer", input=ANSWER.result)
+    return judge(request, replace(FACTS, answer=ANSWER, approved=approved), guards)
+
+
+def hides_result(request: Request, facts: Facts) -> Verdict:
+    return Rewrite(replace(request, input="?"))
+
+
+def hides_all(request: Request, facts: Facts) -> Verdict:
+    return Rewrite(request, answer=AnswerContent("gone"))
+
+
+def refuses_numbers(request: Request, facts: Facts) -> Verdict:
+    return REFUSAL if facts.answer is None or "42" in f"{request.input}{facts.answer}" else ALLOW
+
+
+def test_an_answer_passes_as_it_is_or_as_guards_change_it() -> None:
+    assert judged(allows) == Rewrite(a_request(act="answer", input="42"), answer=ANSWER)
+    assert judged(refuses_numbers, hides_all) == REFUSAL
+    changed = judged(hides_result)
+    assert isinstance(changed, Rewrite)
+    assert (changed.request.input, changed.answer) == ("?", AnswerContent("?", summary="It is 42"))
+
+
+def test_each_guard_sees_what_the_ones_before_it_made_of_an_answer_and_its_result() -> None:
+    assert judged(hides_result, refuses_numbers) == REFUSAL, "the summary has it still"
+    passed = judged(hides_all, refuses_numbers)
+    assert isinstance(passed, Rewrite)
+    assert (passed.request.input, passed.answer) == ("gone", AnswerContent("gone"))
+
+
+def test_a_guard_judges_answers_if_it_says_so() -> None:
+    def own(request: Request, facts: Facts) -> Verdict:
+        return ALLOW
+
+    assert not judges_answers(own)
+    assert on_answer(own) is own
+    assert judges_answers(own)

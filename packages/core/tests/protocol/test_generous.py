@@ -83,6 +83,14 @@ def test_what_cannot_be_read_is_left_out_with_a_warning(fields: Any, changes: An
     assert read(**fields) == (msgspec.structs.replace(Small(first_name="Ann"), **changes), (warning,))
 
 
+class Open(Struct, frozen=True, kw_only=True):
+    name: str = ""
+
+
+def test_a_field_that_a_later_version_may_have_needs_no_warning() -> None:
+    assert read_generously({"name": 5, "age": 5}, Open) == (Open(name="5"), ())
+
+
 def test_a_field_that_an_answer_may_leave_out_is_filled_in_at_the_top_alone() -> None:
     blanks = {"firstName": "?"}
     made, warnings = read_generously({"inner": {}, "count": 3}, Small, blanks=blanks)

@@ -271,4 +271,7 @@ async def test_what_ends_a_run_is_not_logged_with_its_traceback(caplog: pytest.L
     response = await ask(made("tea", fails))
     assert response.fault is not None
     assert "no water" in response.fault.message
+    over = await ask(made("tea", use_once("brew", {}), tools=[]), max_tokens=30)
+    assert over.fault is not None
+    assert over.fault.code is Code.TOKEN_BUDGET_EXCEEDED
     assert [record.message for record in caplog.records if record.exc_info] == []

@@ -78,7 +78,7 @@ class PlainPolicy:
     def guards(self) -> Sequence[GuardLine]:
         from remit_server.documents.verdicts import guard_lines  # loaded when somebody asks
 
-        return guard_lines(self._hub.settings.guards)
+        return guard_lines(self._hub.settings.guards, self._hub.settings.answer_guards)
 
     def explain(self, origin: str, call: Call, user: str) -> Explanation:
         from remit_server.documents.verdicts import explanation

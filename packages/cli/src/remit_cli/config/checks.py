@@ -74,7 +74,10 @@ def misnamed(team: TeamFile, names: Names) -> Iterator[WrongPart]:
     for index, rule in enumerate(team.rules):
         place = ("rules", index)
         yield from _nobody((*place, "from"), rule.from_, (*callees, USER))
-        if rule.to in names["tools"] and rule.to not in callees:
+        if rule.on == "answer":
+            yield from _nobody((*place, "to"), rule.to, (*callees, USER))
+            yield from unknown((*place, "finds"), "kind of data", {*rule.finds} - {"*"}, kinds)
+        elif rule.to in names["tools"] and rule.to not in callees:
             yield WrongPart((*place, "to"), f"there is no agent `{rule.to}`; write `tool` for the tool of that name")
         else:
             yield from _nobody((*place, "to"), rule.to, callees)
@@ -345,6 +348,9 @@ def _code_in(team: TeamFile) -> Iterator[tuple[Place, str, Callable[[str, Path],
             yield ("agents", name, "run"), agent.run, agent_at if agent.isolation == "task" else seen
     for name, tool in team.tools.items():
         yield ("tools", name, "run"), tool.run, tool_at
+    for index, rule in enumerate(team.rules):
+        if rule.check is not None:
+            yield ("rules", index, "check"), rule.check, code_at
     for index, run in enumerate(team.redaction.detectors):
         yield ("redaction", "detectors", index), run, code_at
 

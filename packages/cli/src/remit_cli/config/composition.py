@@ -22,11 +22,11 @@ from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
 from remit.runtime.registry import team_invalid
 from remit.stores.sqlite import SqliteStore
 from remit_cli.config.checks import key_of, known_secret
-from remit_cli.config.code import agent_at, docstring_of, find_code, tool_at
+from remit_cli.config.code import agent_at, code_at, docstring_of, find_code, tool_at
 from remit_cli.config.load import load_team
 from remit_cli.config.origins import Place, dotted
-from remit_cli.config.resources import detector_of, model_agent, store_of, summarizer_of
-from remit_cli.config.rules import guard_of
+from remit_cli.config.resources import detector_in, detector_of, model_agent, store_of, summarizer_of
+from remit_cli.config.rules import answer_guard_of, guard_of
 from remit_cli.config.sections.agents import AgentSection
 from remit_cli.config.team import Composition, Team, file_keys, is_hosted, remotes, sections
 from remit_cli.config.values import Section, in_code
@@ -221,7 +221,12 @@ def option_of(key: str) -> str:
 
 def guards_of(team: Team) -> list[Guard]:
     """Return the guards of a team, in addition to those of every hub."""
-    return [guard_of(team.rules)] if team.rules else []
+    guards = [guard_of(team.rules)] if any(rule.on == "call" for rule in team.rules) else []
+    if any(rule.on == "answer" for rule in team.rules):
+        named = {rule.check for rule in team.rules if rule.check is not None}
+        checks = {check: find_code(code_at, check, team.folder) for check in named}
+        guards.append(answer_guard_of(team.rules, checks, detector_in(team)))
+    return guards
 
 
 def _approver(team: Team, terminal: Approver | None, store: Callable[[], Store]) -> Approver:

@@ -79,9 +79,12 @@ def uncallable_model(place: Place, agent: AgentSection, environ: Mapping[str, st
 
 def detector_of(team: Team) -> Detector | bool:
     """Return the detector for data that a team's agents must not see; False if redaction is off."""
+    return detector_in(team) if team.redaction.enabled else False
+
+
+def detector_in(team: Team) -> Detector:
+    """Return the detector of a team, also if nothing is redacted."""
     section = team.redaction
-    if not section.enabled:
-        return False
     return detector_pipeline(
         kinds=section.kinds,
         extra=[find_code(code_at, run, team.folder) for run in section.detectors],

@@ -2,18 +2,19 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from msgspec import Meta, Struct, field, to_builtins
 from msgspec.structs import replace
 
-from remit.policy.verdict import ALLOW, Ask, Facts, Guard, Verdict, refuse
-from remit.protocol.codec import text_of
+from remit.policy.verdict import ALLOW, Ask, Detector, Facts, Guard, Rewrite, Verdict, on_answer, refuse
+from remit.protocol.codec import convert, text_of
 from remit.protocol.conditions import Condition, checked_condition, holds
-from remit.protocol.envelope import Json, Request
+from remit.protocol.envelope import USER, AnswerContent, Json, Request
 from remit.protocol.errors import Code
+from remit.runtime.schemas import check_schema, misfits
 from remit_redaction.disguises import DROPPED, FILLERS, LIKENESSES, SPACES, is_seen, likeness, unescaped
 
 Pattern = Annotated[str, Meta(min_length=1)]
@@ -21,18 +22,21 @@ Editable = Literal["objective", "input"]
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What happens to calls of agents and uses of tools that match. The first rule that matches decides.
+    """What happens to calls of agents, uses of tools and answers that match. The first rule that matches decides.
 
     `*` in a name matches anything. A rule with `tool` is about uses of tools, one with `to` or `capability` about
-    calls, and one with none of them about both.
+    calls, and one with none of them about both. One with `on = "answer"` is about answers alone.
     """
 
-    then: Literal["allow", "ask", "refuse"]
-    """Allow it, ask a person first, or refuse it."""
+    then: Literal["allow", "ask", "refuse", "rewrite"]
+    """Allow it, ask a person first, refuse it, or change an answer: what `finds` found becomes its kind, a text that is
+    `longer_than` is cut, and the rules after it judge the rest."""
+    on: Literal["call", "answer"] = "call"
+    """What is judged: calls and uses of tools before they are made, or answers before their callers get them."""
     from_: Pattern = field(default="*", name="from")
-    """The agent that calls, or uses a tool; `user` is the user."""
+    """The agent that calls, uses a tool, or answers; `user` is the user."""
     to: Pattern = "*"
-    """The agent that is called."""
+    """The agent that is called; of an answer who gets it, which may be `user`."""
     tool: Pattern | None = None
     """The tool that is used."""
     where: dict[Pattern, Condition] = {}
@@ -47,7 +51,18 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """The user on whose behalf the call is made."""
     mentions: tuple[Pattern, ...] = ()
     """Words of which at least one occurs in what the callee is told (objective, input, hand-off, hints, names, files
-    that are text), or in the arguments of the tool, in any case, also disguised: see `remit docs approvals`."""
+    that are text), in the arguments of the tool, or in the answer, in any case, also disguised: see `remit docs
+    approvals`."""
+    finds: tuple[Pattern, ...] = ()
+    """Of an answer: kinds of personal data and secrets of which at least one is found in it, such as `IBAN`; `*` is
+    any."""
+    longer_than: Annotated[int, Meta(ge=1)] | None = None
+    """Of an answer: its texts have more characters together."""
+    unless_schema: dict[str, Any] | None = None
+    """Of an answer: its result does not fit this JSON Schema."""
+    check: Pattern | None = None
+    """Of an answer: a function of your own, as `module:function`. It is called with the result, and the rule matches if
+    it returns true, or a text, which is the reason."""
     say: str = ""
     """The question to the person, or the reason for the refusal."""
     edit: frozenset[Editable] = frozenset()
@@ -56,14 +71,23 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     def __post_init__(self) -> None:
         if self.tool is not None and (self.to != "*" or self.capability is not None):
             raise ValueError("a rule is about a tool (`tool`) or about a call (`to`, `capability`): leave one out")
-        if self.where and self.tool is None and self.to == "*" and self.capability is None:
+        if self.on == "answer" and self.tool is not None:
+            raise ValueError('a rule with `on = "answer"` is about answers of agents: leave `tool` out')
+        for name in ("finds", "longer_than", "unless_schema", "check"):
+            if self.on == "call" and getattr(self, name) not in ((), None):
+                raise ValueError(f'`{name}` is about answers: add `on = "answer"`')
+        if self.then == "rewrite" and not (self.finds or self.longer_than):
+            raise ValueError('`then = "rewrite"` needs `finds` or `longer_than`, with `on = "answer"`')
+        if self.unless_schema is not None and (wrong := check_schema(self.unless_schema)):
+            raise ValueError(f"unless_schema: {wrong}")
+        if self.where and self.on == "call" and self.tool is None and self.to == "*" and self.capability is None:
             raise ValueError("`where` needs the `tool`, or the agent (`to`) or `capability`, whose values it is about")
         _conditions(self)
 
     @property
     def is_about_tools(self) -> bool:
         """Whether it judges uses of tools."""
-        return self.tool is not None or (self.to == "*" and self.capability is None)
+        return self.tool is not None or (self.on == "call" and self.to == "*" and self.capability is None)
 
 
 def _conditions(rule: Rule) -> dict[str, Condition]:
@@ -89,6 +113,84 @@ def guard_of(rules: Sequence[Rule]) -> Guard:
     return team_rules
 
 
+Check = Callable[[Json], object]
+"""Says of a result whether a rule matches: true, or a text that is the reason."""
+
+
+def answer_guard_of(rules: Sequence[Rule], checks: Mapping[str, Check], detect: Detector) -> Guard:
+    """Return the guard for the *rules* about answers: the first matching rule decides.
+
+    *checks* are the functions that they name. What *detect* finds is what `finds` looks for, with the secrets that are
+    known in the run.
+    """
+    find = _finder(rules)
+
+    @on_answer
+    def team_answers(request: Request, facts: Facts) -> Verdict:
+        """No rule of the team about answers refuses it, changes it or requires a person's approval."""
+        content = facts.answer or AnswerContent(result=request.input)
+        known = detect if facts.sealing is None else facts.sealing.detect
+        judged, reasons = request, dict[int, str]()
+
+        def matches(place: int, texts: Sequence[str]) -> bool:
+            rule = rules[place]
+            if rule.finds and not any(_is_wanted(each.kind, rule) for text in texts for each in known(text)):
+                return False
+            if rule.longer_than is not None and sum(map(len, texts)) <= rule.longer_than:
+                return False
+            if rule.unless_schema is not None and not misfits(rule.unless_schema, judged.input):
+                return False
+            if rule.check is not None:
+                reason = checks[rule.check](judged.input)
+                reasons[place] = reason if isinstance(reason, str) else ""
+                return bool(reason)
+            return True
+
+        place = find(judged, content, matches)
+        while place is not None and rules[place].then == "rewrite":
+            content = _rewritten(rules[place], content, known)
+            judged = replace(request, input=content.result)
+            place = find(judged, content, matches, after=place)
+        if place is not None:
+            verdict = _outcome(rules[place], judged, reasons.get(place, ""))
+            if verdict is not ALLOW and not (isinstance(verdict, Ask) and verdict.question in facts.approved):
+                return verdict
+        return ALLOW if judged is request else Rewrite(judged, answer=content)
+
+    return team_answers
+
+
+def _is_wanted(kind: str, rule: Rule) -> bool:
+    return any(fnmatchcase(kind, each) for each in rule.finds)
+
+
+def _rewritten(rule: Rule, content: AnswerContent, detect: Detector) -> AnswerContent:
+    """Return an answer with the kinds in place of what was found, and with a text that is not too long."""
+
+    def struck(value: Json) -> Json:
+        match value:
+            case str():
+                for each in sorted(detect(value), reverse=True):
+                    if _is_wanted(each.kind, rule):
+                        value = f"{value[: each.start]}[{each.kind}]{value[each.end :]}"
+                return value
+            case dict():
+                fields = cast("dict[str, Json]", value)
+                return {cast("str", struck(name)): struck(each) for name, each in fields.items()}
+            case list():
+                return [struck(each) for each in cast("list[Json]", value)]
+            case _:
+                return value
+
+    if rule.finds:
+        content = convert({**struck(to_builtins(replace(content, files=()))), "files": []}, AnswerContent)
+    if rule.longer_than is not None:
+        text = text_of(content.result)
+        cut = text if len(text) <= rule.longer_than else f"{text[: rule.longer_than - 1]}…"
+        content = AnswerContent(result=cut, confidence=content.confidence, metadata=content.metadata)
+    return content
+
+
 def matching_rule(rules: Sequence[Rule], request: Request) -> int | None:
     """Return the place of the rule that decides about a request; None if none matches."""
     return _finder(rules)(request)
@@ -99,32 +201,52 @@ def question_of(rule: Rule, request: Request) -> str:
     return rule.say or f"May {request.origin} {_what(request)}?"
 
 
-def _finder(rules: Sequence[Rule]) -> Callable[[Request], int | None]:
+Find = Callable[..., int | None]
+
+
+def _finder(rules: Sequence[Rule]) -> "Find":
     conditions = [_conditions(rule) for rule in rules]
     mentions = [tuple(map(search_word, rule.mentions)) for rule in rules]
     folds = any(word.folded for words in mentions for word in words)
 
-    def find(request: Request) -> int | None:
+    def find(
+        request: Request,
+        content: AnswerContent | None = None,
+        matches: Callable[[int, Sequence[str]], bool] = lambda _, __: True,
+        after: int = -1,
+    ) -> int | None:
         texts: list[SearchText] | None = None
+        written: list[str] | None = None
         for place, (rule, where, words) in enumerate(zip(rules, conditions, mentions, strict=True)):
-            if not _fits(rule, where, request):
+            if place <= after or not _fits(rule, where, request):
                 continue
-            if words:
+            if written is None and (words or rule.on == "answer"):
                 # Read once for all rules.
-                texts = texts or [search_text(text, folds=folds) for text in _texts(request) if text]
+                written = [text for text in _texts(request, content) if text]
+            if words:
+                texts = texts or [search_text(text, folds=folds) for text in written or ()]
                 if not any(word.is_in(text) for text in texts for word in words):
                     continue
+            if rule.on == "answer" and not matches(place, written or ()):
+                continue
             return place
         return None
 
     return find
 
 
-def _texts(request: Request) -> Iterator[str]:
+def _texts(request: Request, content: AnswerContent | None = None) -> Iterator[str]:
     """Yield what a caller tells its callee: texts, names, and files that are text.
 
     Not what was said before, which was judged then: the conversation, and the user's own words in a hand-off.
     """
+    if request.act == "answer":
+        content = content or AnswerContent(result=request.input)
+        for each in to_builtins(replace(content, files=())).values():
+            yield from _texts_in(each)
+        for file in content.files:
+            yield from (file.name, file.url or "", file.text or "")
+        return
     yield from (request.objective, request.target, request.capability or "", *request.hints)
     yield from _texts_in(request.input)
     if request.handoff is not None:
@@ -157,13 +279,15 @@ def _fits(rule: Rule, where: dict[str, Condition], request: Request) -> bool:
 
 
 def _is_about(rule: Rule, request: Request) -> bool:
-    """Return whether a rule is about this tool, or about this call."""
+    """Return whether a rule is about this tool, this call, or this answer."""
+    if (rule.on == "answer") is not (request.act == "answer"):
+        return False
     if rule.tool is not None:
         return request.act == "tool" and fnmatchcase(request.target, rule.tool)
     if rule.is_about_tools:  # and about calls
         return True
     return (
-        request.act == "call"
+        request.act in ("call", "answer")
         and fnmatchcase(request.target, rule.to)
         and (rule.capability is None or fnmatchcase(request.capability or "", rule.capability))
     )
@@ -176,23 +300,26 @@ def _may_hold(rule: Rule, request: Request, name: str, condition: Condition) -> 
     return not allows if verdict is None else verdict
 
 
-def _outcome(rule: Rule, request: Request) -> Verdict:
+def _outcome(rule: Rule, request: Request, why: str = "") -> Verdict:
     match rule.then:
-        case "allow":
+        case "allow" | "rewrite":
             return ALLOW
         case "refuse":
             return refuse(
                 Code.PERMISSION_DENIED,
-                rule.say or f"the team does not let {request.origin} {_what(request)}",
+                rule.say or why or f"the team does not let {request.origin} {_what(request)}",
                 suggestion="Ask for something that the rules of the team allow.",
             )
         case "ask":
-            return Ask(question_of(rule, request), frozenset(rule.edit))
+            question = question_of(rule, request)
+            return Ask(f"{question} ({why})" if why else question, frozenset(rule.edit))
 
 
 def _what(request: Request) -> str:
     if request.act == "tool":
         return f"use {request.target}"
+    if request.act == "answer":
+        return f"give {'the user' if request.target == USER else request.target} this answer"
     return f"ask {request.target} for {request.capability}" if request.capability else f"ask {request.target}"
 
 

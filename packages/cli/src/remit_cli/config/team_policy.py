@@ -286,7 +286,7 @@ class FileTeamPolicy:
 
     def guards(self) -> Sequence[GuardLine]:
         """Return the guards in order."""
-        return guard_lines(self._hub.settings.guards)
+        return guard_lines(self._hub.settings.guards, self._hub.settings.answer_guards)
 
     def explain(self, origin: str, call: Call, user: str) -> Explanation:
         """Return what would happen to a call now; rates and breakers are those of this moment."""

@@ -8,7 +8,7 @@ from msgspec import Struct
 from remit.policy.limits import Limits
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.codec import VERSIONS
-from remit.protocol.envelope import AnswerContent, Request
+from remit.protocol.envelope import AnswerContent, Json, Request
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.remit import Remit
 
@@ -36,12 +36,14 @@ class Refuse(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True):
-    """A verdict: a person must agree first."""
+    """A verdict: a person must agree first, or an agent must be heard."""
 
     question: str
-    """The question to the person."""
+    """The question to the person, or to the agent."""
     editable: frozenset[str] = frozenset()
     """The fields that the person may edit before approving: `objective`, `input`."""
+    agent: str = ""
+    """Of an answer: the agent that is asked in place of a person. What it returns is in `facts.opinions`."""
 
 
 Verdict = Allow | Rewrite | Refuse | Ask
@@ -131,6 +133,8 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     """How personal data is redacted; None if it is not."""
     answer: AnswerContent | None = None
     """The answer that is judged, whole; its result is also the request's input. None: a call or a use of a tool."""
+    opinions: Mapping[str, Json] = {}
+    """What agents returned that guards had asked about the answer, by agent."""
     counted: bool = False
     """Whether the tokens of a large request are counted elsewhere: counting twice takes too long."""
 

@@ -68,8 +68,8 @@ Forwarded = Literal["result", "artifacts"]
 class Artifact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A piece of structured data that belongs to an answer."""
 
-    # The form of its value; another form of a peer is read as JSON.
     type: Annotated[Literal["table", "json", "url", "id", "file"], Meta(extra={"else": "json"})]
+    """The form of its value; any other of a peer is read as JSON."""
     value: Json  # The data.
     label: str = ""  # A title for people.
 

@@ -322,6 +322,8 @@ class Frame:
     streamed: StringIO | None = None
     """The text that its agent has streamed so far, which is its partial answer unless it reports another."""
     progress_count: int = 0
+    consulted: bool = False
+    """Whether it says what it thinks of an answer: its own answer is for the guards alone, and not judged."""
     unheard: bool = False
     """Whether its agent said something while nobody listened."""
     flow: "TextFlow | None" = None

@@ -123,8 +123,8 @@ class ModelMiddleware(af.ChatMiddleware):
         bounds, options = self._bounds, dict(context.options or {})
         at_limit = self._at_limit(options, context.messages)
         offered = bounds.allowed(options.pop("tools", None) or (), _name)
-        contents = [[part.to_dict() for part in each.contents] for each in context.messages]
-        prompt_tokens = tokens_of(options.get("instructions"), contents, [_schema(each) for each in offered])
+        schemas = [_schema(each) for each in offered]
+        prompt_tokens = tokens_of(options.get("instructions"), *_contents(context.messages), *schemas)
         await bounds.extend(prompt_tokens)
         most = capped(options.get("max_tokens"), bounds.next_call(prompt_tokens))
         # Left out if empty: a provider may reject an empty one.
@@ -268,8 +268,16 @@ def _spend(bounds: Bounds, response: Any, prompt_tokens: int) -> None:
             model=str(getattr(response, "model", None) or ""),
         )
     else:
-        contents = [part.to_dict() for each in response.messages for part in each.contents]
-        bounds.spent(prompt_tokens, tokens_of(contents), estimated=True)
+        bounds.spent(prompt_tokens, tokens_of(*_contents(response.messages)), estimated=True)
+
+
+def _contents(messages: Sequence[Any]) -> list[Any]:
+    """Return what a model reads or writes in messages, without the form in which the framework keeps it."""
+    fields = [part.to_dict().items() for each in messages for part in each.contents]
+    return [value for each in fields for name, value in each if name not in _FORM]
+
+
+_FORM = frozenset({"type", "call_id", "hosted", "items", "additional_properties"})
 
 
 def _messages(prompt: ModelPrompt, task: str) -> list[Any]:

@@ -48,11 +48,13 @@ APP = "remit"
 # Tools of the kit itself, for a transfer within its tree and for an answer with a schema; they do nothing else.
 _CONTROLS = frozenset({"transfer_to_agent", "set_model_response"})
 
-# The kit logs two tracebacks for every error that ends a run. The hub reports it once, without data that it must not
-# show. The kit also warns about settings that an app should have; this app exists for one run only.
-_NOISE = ("Node execution failed", "Root node", 'App "remit"')
-for _name in ("google_adk.google.adk.workflow._node_runner", "google_adk.google.adk.runners"):
-    logging.getLogger(_name).addFilter(lambda record: not record.getMessage().startswith(_NOISE))
+# The kit logs up to three tracebacks for every error that ends a run, one of them where this plugin ends it at a limit.
+# The hub reports it once, without data that it must not show. The kit also warns about settings that an app should have; this app exists for one run only.
+_NOISE = ("Node execution failed", "Root node", 'App "remit"', "Error in plugin 'remit'")
+for _name in ("workflow._node_runner", "runners", "plugins.plugin_manager"):
+    logging.getLogger(f"google_adk.google.adk.{_name}").addFilter(
+        lambda record: not record.getMessage().startswith(_NOISE)
+    )
 
 
 def adapt(agent: Any) -> "AdkAgent":
@@ -121,7 +123,8 @@ class BoundsPlugin(plugins.BasePlugin):
             if self._prompt.instructions:
                 llm_request.append_instructions([self._prompt.instructions])
         offered = [each.function_declarations for each in config.tools or ()]
-        self._prompt_tokens = tokens_of(config.system_instruction, llm_request.contents, offered)
+        parts = [part for each in llm_request.contents for part in each.parts or ()]
+        self._prompt_tokens = tokens_of(config.system_instruction, *map(_readable_part, parts), *offered)
         await bounds.extend(self._prompt_tokens, self._model)
         config.max_output_tokens = capped(config.max_output_tokens, bounds.next_call(self._prompt_tokens, self._model))
 
@@ -139,7 +142,10 @@ class BoundsPlugin(plugins.BasePlugin):
             )
         elif llm_response.content is not None:
             self._bounds.spent(
-                self._prompt_tokens, tokens_of(llm_response.content.parts), estimated=True, model=self._model
+                self._prompt_tokens,
+                tokens_of(*map(_readable_part, llm_response.content.parts or ())),
+                estimated=True,
+                model=self._model,
             )
 
     async def before_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any) -> dict[str, str] | None:
@@ -211,6 +217,11 @@ class BoundsPlugin(plugins.BasePlugin):
         """Record that a tool of the agent ended, and return its result as the model may read it."""
         use = self._uses.pop(context.function_call_id, None)
         return None if use is None else await use.end(error, result)
+
+
+def _readable_part(part: Any) -> Any:
+    """Return what a model reads or writes in a part: its text, or what else it is."""
+    return part.text or part
 
 
 class AdkTool(adk_tools.BaseTool):

@@ -15,7 +15,7 @@ from remit.policy.restoring import reveal, tokens_in
 from remit.policy.verdict import ALLOW, GUARD_FAILED, Allow, Ask, Facts, Guard, Refuse, Rewrite, Verdict
 from remit.protocol.card import AgentCard, Authority
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Call, Json, Request
+from remit.protocol.envelope import AnswerContent, Call, Json, Request
 from remit.protocol.errors import TABLE, Code, Fault, fault
 from remit.protocol.records import Approval
 from remit.protocol.remit import Tools, terms_of
@@ -455,15 +455,24 @@ def explanation_of_use(
     return _explained(hub, hub.preview_use(agent, tool, arguments, user, own=own), approving or Approving(), None)
 
 
+def explanation_of_answer(
+    hub: Hub, agent: str, origin: str, result: Json, user: str, approving: Approving | None = None
+) -> Explanation:
+    """Return what would happen to an agent's answer to *origin*, an agent or the user; nothing is recorded."""
+    preview = hub.preview_answer(agent, origin, AnswerContent(result=result), user)
+    return _explained(hub, preview, approving or Approving(), None)
+
+
 def _explained(hub: Hub, preview: CallPreview, approving: Approving, place: Place | None) -> Explanation:
     request, facts, guards = preview
     # The arguments of a tool have to fit before the team's own guards read them.
     first = len(TOOL_GUARDS) if request.act == "tool" else len(guards)
-    order = (*guards[:first], input_schema, *guards[first:], LAST)
+    checked = (input_schema,) if request.act != "answer" else ()
+    order = (*guards[:first], *checked, *guards[first:], LAST)
     verdicts = [(guard, _judge(guard, request, facts)) for guard in order]
     outcome, by, objection = _outcome(approving, verdicts, request)
     clean, struck = _redacted(request, facts, verdicts[-1][1])
-    card = facts.target
+    card = facts.target if request.act != "answer" else None
     powers = Powers(None, None) if card is None else powers_of(card, request.remit)
     return Explanation(
         origin=request.origin,
@@ -493,9 +502,12 @@ def in_order(guards: Iterable[Guard]) -> tuple[Guard, ...]:
     return (*guards, input_schema, LAST)
 
 
-def guard_lines(guards: Iterable[Guard]) -> tuple[GuardLine, ...]:
-    """Return the names of the guards of a hub, the schema and redaction, each with the condition that it checks."""
-    return tuple(GuardLine(name=guard_name(each), says=guard_sentence(each)) for each in in_order(guards))
+def guard_lines(guards: Iterable[Guard], answers: Iterable[Guard] = ()) -> tuple[GuardLine, ...]:
+    """Return the names of the guards of a hub, the schema and redaction, each with the condition that it checks.
+
+    Those that judge *answers* come last.
+    """
+    return tuple(GuardLine(name=guard_name(each), says=guard_sentence(each)) for each in (*in_order(guards), *answers))
 
 
 def input_schema(request: Request, facts: Facts) -> Verdict:
@@ -536,6 +548,8 @@ def _guard_verdict(guard: Guard, verdict: VerdictOrError, facts: Facts) -> Guard
             return GuardVerdict(guard=name, verdict="allow", says=finding)
         case Allow():
             return GuardVerdict(guard=name, verdict="allow", says=guard_sentence(guard))
+        case Rewrite(struck=struck) if not struck:
+            return GuardVerdict(guard=name, verdict="rewrite", says="changes what is judged")
         case Rewrite(struck=struck):
             kinds = sorted(set(map(kind_of, struck)))
             return GuardVerdict(guard=name, verdict="rewrite", says=f"replaces with tokens: {', '.join(kinds)}")

@@ -308,6 +308,36 @@ class TransportConformance(LimitConformance):
             response = await self.answered(helper)
             assert (response.status, response.result, response.target) == (Status.SUCCESS, result, "helper")
 
+    async def test_the_hub_of_the_caller_judges_the_answer_and_holds_back_live_text(self) -> None:
+        """An answer that a guard refuses reaches no part of its caller's hub but the guard."""
+        near, far = self.hubs()
+        answers: list[Response] = []
+
+        @remit.on_answer
+        def no_secrets(request: Request, facts: Facts) -> Verdict:
+            hidden = request.origin == "helper" and "secret" in str(facts.answer)
+            return remit.refuse(Code.PERMISSION_DENIED, "secrets stay there") if hidden else ALLOW
+
+        async def helper(brief: Brief) -> str:
+            brief.say(brief.text)
+            return brief.text
+
+        async def boss(brief: Brief) -> str:
+            answers.extend([await brief.delegate("helper", objective=text) for text in ("a secret", "fine")])
+            return "done"
+
+        near.reconfigure(guards=[no_secrets])
+        far.add("helper", helper)
+        near.add("boss", boss, may_call=["*"])
+        live = list[str]()
+        async with self.joined(near, far), asyncio.timeout(PATIENCE):
+            async for event in near.stream("boss", "Go", user=USER):
+                live += [event.body.text] if isinstance(event.body, Delta) else []
+        assert [(each.status, each.result) for each in answers] == [(Status.FAILED, None), (Status.SUCCESS, "fine")]
+        assert answers[0].fault is not None
+        assert answers[0].fault.message == "secrets stay there"
+        assert live == []
+
     async def test_all_parts_of_an_answer_come_back(self) -> None:
         if self.no_envelope:
             raise SkipTest(self.no_envelope)

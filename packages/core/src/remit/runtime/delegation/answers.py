@@ -1,7 +1,7 @@
 """Answers on their way to their caller, judged in the same fold of guards as calls and uses of tools."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -10,12 +10,13 @@ from remit.policy.guards import judge
 from remit.policy.restoring import restore
 from remit.policy.verdict import Ask, Facts, Refuse, Rewrite
 from remit.policy.weight import is_light_response
+from remit.ports import Remote
 from remit.protocol.codec import checked, convert
-from remit.protocol.envelope import MODEL, Answer, AnswerContent, Json, Request, Response, fields_of
-from remit.protocol.errors import Fault, RemitError
+from remit.protocol.envelope import MODEL, Answer, AnswerContent, Call, Json, Request, Response, fields_of
+from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.aside import aside
-from remit.runtime.context import PersonAsking, RunRecording, RuntimeContext, TaskControl
+from remit.runtime.context import Delegator, RuntimeContext
 from remit.runtime.frames import Frame
 
 log = logging.getLogger("remit")
@@ -23,7 +24,13 @@ log = logging.getLogger("remit")
 JudgeAnswer = Callable[[Request, Facts], Awaitable[Rewrite | Refuse | Ask]]
 
 _NOTHING = AnswerContent()
+_NO_OPINIONS: dict[str, Json] = {}
 WITHHELD = "What was finished is withheld: a guard of this hub does not let it pass as it is."
+
+
+def is_judged_above(parts: RuntimeContext, frame: Frame) -> bool:
+    """Return whether another hub of the same team asked, which judges the answer by the same guards."""
+    return frame.parent is None and frame.request.via == parts.registry.hub
 
 
 def content_of(response: Response) -> AnswerContent:
@@ -62,7 +69,11 @@ def answer_of(frame: Frame, content: AnswerContent) -> Request:
 
 
 def facts_of_answer(
-    parts: RuntimeContext, frame: Frame, content: AnswerContent, approved: frozenset[str] = frozenset()
+    parts: RuntimeContext,
+    frame: Frame,
+    content: AnswerContent,
+    approved: frozenset[str] = frozenset(),
+    opinions: Mapping[str, Json] = _NO_OPINIONS,
 ) -> Facts:
     """Return the facts that the guards need about an answer: the target is who gets it."""
     return Facts(
@@ -74,30 +85,22 @@ def facts_of_answer(
         approved=approved,
         sealing=frame.run.sealing,
         answer=content,
+        opinions=opinions,
     )
 
 
 class AnswerJudgement:
     """Judges each answer before its caller gets it, wherever the callee runs."""
 
-    def __init__(
-        self,
-        parts: RuntimeContext,
-        recording: RunRecording,
-        tasks: TaskControl,
-        approval: PersonAsking,
-        judge_answer: JudgeAnswer,
-    ) -> None:
-        self._parts = parts
-        self._recording = recording
-        self._tasks = tasks
-        self._approval = approval
+    def __init__(self, dispatch: Delegator, judge_answer: JudgeAnswer) -> None:
+        self._dispatch = dispatch
+        self._parts = dispatch.parts
         self._judge = judge_answer
 
     async def judged(self, frame: Frame, response: Response) -> Response:
         """Return the response as the guards let it pass: as it is, changed, or without its content."""
         held = content_of(response)
-        if held == _NOTHING:
+        if held == _NOTHING or is_judged_above(self._parts, frame):
             return response
         known = frame.run.known
         light = is_light_response(response)
@@ -113,24 +116,40 @@ class AnswerJudgement:
 
     async def _passed(self, frame: Frame, content: AnswerContent) -> AnswerContent:
         """Return what the guards let pass of an answer, as a person may have edited it; raise if nothing is."""
-        approved, questions = frozenset[str](), 0
+        approved, questions, opinions = frozenset[str](), 0, dict[str, Json]()
         while True:
-            request, facts = answer_of(frame, content), facts_of_answer(self._parts, frame, content, approved)
+            request, facts = answer_of(frame, content), facts_of_answer(self._parts, frame, content, approved, opinions)
             match await self._judge(request, facts):
                 case Rewrite(answer=passed):
                     return content if passed is None else passed
                 case Refuse(fault=why):
                     raise RemitError(why)
+                case Ask(question=question, agent=agent) if agent and agent not in opinions:
+                    opinions[agent] = await self._opinion(frame, agent, question, _shown(content))
                 case Ask() as ask:
                     shown = replace(request, input=_shown(content), files=content.files)
-                    self._tasks.pause(frame)
+                    self._dispatch.tasks.pause(frame)
                     try:
-                        edits = await self._approval.ask_person(shown, ask, questions, frame.run)
+                        edits = await self._dispatch.approval.ask_person(shown, ask, questions, frame.run)
                     finally:
-                        self._tasks.unpause(frame)
+                        self._dispatch.tasks.unpause(frame)
                     approved, questions = (frozenset[str]() if edits else approved) | {ask.question}, questions + 1
                     if "input" in edits:
-                        content = _edited(content, edits["input"])
+                        content, opinions = _edited(content, edits["input"]), {}
+
+    async def _opinion(self, frame: Frame, agent: str, question: str, about: Json) -> Json:
+        """Return what an agent thinks of an answer, as a call of whoever gave it; raise if it gives no opinion."""
+        asking = frame.parent if isinstance(frame.agent, Remote) else frame
+        if asking is None:
+            why = f"{agent} cannot be asked about an answer of {frame.card.name}, which runs elsewhere"
+            raise RemitError(fault(Code.PERMISSION_DENIED, why))
+        begun = await self._dispatch.begin(asking, Call(target=agent, objective=question, input=about))
+        if isinstance(begun, Frame):
+            begun.consulted = True
+            (begun,) = await self._dispatch.tasks.join(None, (begun,))
+        if begun.fault is not None:
+            raise RemitError(begun.fault)
+        return begun.result
 
     async def _changed(self, frame: Frame, response: Response, held: AnswerContent, passed: AnswerContent) -> Response:
         """Return the response with what a guard or a person made of its content, with tokens again."""
@@ -138,7 +157,7 @@ class AnswerJudgement:
         what = f"what was changed in the answer of {frame.card.name}"
         changed = with_content(response, AnswerContent(**fields_of(AnswerContent, valid)))
         clean, mine = await self._parts.redactor.strike_given(frame.run, changed, msgspec.to_builtins(held), what)
-        self._recording.notice(frame, f"its answer was changed before {frame.request.origin} got it")
+        self._dispatch.recording.notice(frame, f"its answer was changed before {frame.request.origin} got it")
         frame.partial = frame.streamed = None
         return restore(clean, mine)
 
@@ -168,8 +187,7 @@ def judged_unfinished(parts: RuntimeContext, frame: Frame, response: Response) -
 
     Nothing can be awaited for it any more, so nobody is asked.
     """
-    held = content_of(response)
-    if held == _NOTHING:
+    if content_of(response) == _NOTHING or is_judged_above(parts, frame):
         return response
     content = content_of(restore(response, frame.run.known))
     try:

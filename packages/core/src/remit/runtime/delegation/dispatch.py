@@ -367,8 +367,7 @@ class Dispatch:
         self.admission = Admission(parts)
         self.tasks = DelegationTasks(parts, self.recording, CachedAnswers(parts))
         self.approval = Approvals(parts, self.recording, self.tasks)
-        answers = AnswerJudgement(parts, self.recording, self.tasks, self.approval, self.admission.judge_answer)
-        self.tasks.judge_answer = answers.judged
+        self.tasks.judge_answer = AnswerJudgement(self, self.admission.judge_answer).judged
         self.extension = RunExtension(parts, self.recording, self.tasks, self.approval)
         self.routing = Routing(parts)
         self.replay = JournalReplay(parts, self.recording, self.refusals, self.admission)

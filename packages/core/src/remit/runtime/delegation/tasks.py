@@ -470,7 +470,7 @@ class DelegationTasks:
             response = ended_response(
                 frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"the transport failed: {type(error).__name__}")
             )
-        if self.parts.answer_guards and self.judge_answer is not None and frame.stopping is None:
+        if self.parts.answer_guards and self.judge_answer and not (frame.stopping or frame.consulted):
             try:
                 response = await self.judge_answer(frame, response)
             except asyncio.CancelledError:
