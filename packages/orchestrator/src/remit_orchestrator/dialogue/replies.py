@@ -93,6 +93,16 @@ def _chosen(
     return NamedInPart(within[0]) if len(within) == 1 else None
 
 
+def numbers_in(text: str, count: int, phrases: Phrases) -> tuple[int, ...]:
+    """Return the places that a reply names in a list of so many, if it says nothing else: "only 1 and 3"."""
+    words = tokens(text) if len(text) <= LONGEST_REPLY else ()
+    numbers = {word: place for place, forms in enumerate(phrases.places[:count]) for word in forms}
+    around = phrase_set(phrases, "fillers", "choose", "conjunctions", "correct")
+    if not consists_of(words, PhraseSet(numbers), around):
+        return ()
+    return tuple(sorted({numbers[word] for word in words if word in numbers}))
+
+
 def _has_only(words: Sequence[str], name: Sequence[str], around: PhraseSet) -> bool:
     """Return whether words are a name, with nothing but courtesies around it."""
     return consists_of(words, PhraseSet([" ".join(name)]), around)
