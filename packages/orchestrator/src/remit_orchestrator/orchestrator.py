@@ -51,6 +51,7 @@ from remit_orchestrator.dialogue.replies import (
     Other,
     TurnedDown,
     after_words,
+    gives_only,
     read_reply,
 )
 from remit_orchestrator.dialogue.spans import TextPiece
@@ -162,7 +163,7 @@ class Orchestrator:
     async def _agreed(self, brief: Brief, option: Option) -> Answer:
         """Do what the user agreed to with exactly what was shown; ask for what is missing."""
         if option.missing:
-            return await self._ask_fields(brief, option, purpose="")
+            return await self._ask_fields(brief, option, purpose="", agreed=True)
         return await self._perform(brief, option)
 
     async def _corrected_option(self, brief: Brief, option: Option, rest: str) -> Answer | None:
@@ -194,7 +195,7 @@ class Orchestrator:
         if agreed and not asked.offered and not takes_yes(expected):
             return await self._again(brief, msgspec.to_builtins(asked), asked.question)
         today = (await self._conversations.of(brief)).today
-        values = await self._given_fields(text, expected, today)
+        values = await aside.run(fields, text, expected, fits, today)
         if asked.offered and agreed:
             values = {**asked.offered, **(values or {})}
         given = merged_input(option.stated, brief.request.input)
@@ -203,9 +204,12 @@ class Orchestrator:
         given = merged_input(given, values or {})
         filled = await self._option(brief, option.code, option.text, given)
         if filled.missing:
-            return await self._ask_fields(brief, filled, purpose="")
+            return await self._ask_fields(brief, filled, purpose="", agreed=asked.agreed)
         free = any(isinstance(each, str) and len(each.split()) > 2 for each in (values or {}).values())
-        if label.read_only and not label.confirm and not free:
+        # Who has chosen it, and gives nothing but a number or one of a few words, has seen all that is sent.
+        seen = asked.agreed and filled.input == merged_input(option.input, values or {})
+        certain = seen and gives_only(text, values or {}, expected, self._phrases)
+        if not label.confirm and (certain or (label.read_only and not free)):
             return await self._perform(brief, filled)
         return await self._say_back(brief, (filled,), option.text)
 
@@ -219,11 +223,6 @@ class Orchestrator:
             each.confidence >= self._reading.thresholds.do and each.codes[:1] != (asked.options[0].code,)
             for each in decisions
         )
-
-    async def _given_fields(self, text: str, expected: Mapping[str, Schema], today: Any) -> dict[str, Json] | None:
-        if len(text) > LONGEST_REPLY:
-            return await aside.run(fields, text, expected, fits, today)
-        return fields(text, expected, fits, today)
 
     async def _again(self, brief: Brief, pending: dict[str, Json], question: str) -> Answer:
         """Ask the same question again, for a reply that is no answer to it."""
@@ -513,7 +512,7 @@ class Orchestrator:
     def _listed(self, options: Sequence[Option]) -> list[str]:
         return [f"{place}. {each}" for place, each in enumerate([*(one.shown for one in options), self._texts.none], 1)]
 
-    async def _ask_fields(self, brief: Brief, option: Option, *, purpose: str) -> Answer:
+    async def _ask_fields(self, brief: Brief, option: Option, *, purpose: str, agreed: bool = False) -> Answer:
         """Ask for the fields that are missing."""
         _, capability = self._offered()[option.code]
         talk = await self._conversations.of(brief)
@@ -522,7 +521,12 @@ class Orchestrator:
         asking = question_for(missing, self._texts, filled.offered)
         question = f"{filled.lead(self._texts)}{f'{purpose}? ' if purpose else ''}{asking}"
         asked = OpenQuestion(
-            kind="fields", question=question, text=option.text, options=(option,), offered=filled.offered
+            kind="fields",
+            question=question,
+            text=option.text,
+            options=(option,),
+            offered=filled.offered,
+            agreed=agreed,
         )
         return await self._keep(brief, asked)
 

@@ -46,6 +46,8 @@ class OpenQuestion(Struct, frozen=True, kw_only=True):
     """Capabilities that are offered if it is none of these."""
     offered: dict[str, Json] = {}
     """Values from before for missing fields."""
+    agreed: bool = False
+    """Whether the user has chosen what the fields are for."""
 
     @property
     def decision(self) -> Literal["asked", "said_back", "offered"]:

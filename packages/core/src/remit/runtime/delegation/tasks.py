@@ -33,7 +33,7 @@ from remit.runtime.sessions import FACT_LENGTH, MOST_NEW_FACTS, memorable
 
 log = logging.getLogger("remit")
 
-# A callee whose time is over may clean up for a tenth of it, which is what its caller keeps back for itself, so that the
+# A callee whose time is over may clean up for a tenth of it, which is what its caller keeps back for itself: so the
 # answer leaves in time; or for so many milliseconds if that is more, because clean-up waits for the event loop.
 GRACE_SHARE, LEAST_GRACE_MS = 10, 100
 # Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
