@@ -92,7 +92,7 @@ class ScriptedModel:
             # A piece may be cut in another way than the labelled ones.
             within = max((each for each in self._labels if each in text), key=len, default="")
             around = min(
-                (each for each in self._labels if text in each and len(text) > len(each) / 2), key=len, default=""
+                (each for each in self._labels if text in each and len(text) > len(each) / 3), key=len, default=""
             )
             text = within or around or text
         calls = self._calls(text)

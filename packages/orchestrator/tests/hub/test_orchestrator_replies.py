@@ -126,6 +126,24 @@ async def test_what_does_not_fit_is_asked_for_again(hub: Hub) -> None:
     assert seen == [("RATE", {"years": 7})]
 
 
+async def test_a_number_for_what_was_chosen_is_enough_and_words_are_said_back(hub: Hub) -> None:
+    number = {"type": "object", "properties": {"years": {"type": "integer"}}, "required": ["years"]}
+    words = {"type": "object", "properties": {"title": TEXT}, "required": ["title"]}
+    seen = team(
+        hub,
+        Capability(code="RATE", description="Set the rate", input_schema=number),
+        Capability(code="write", description="Write it down", input_schema=words),
+    )
+    async with hub:
+        asked = await say(hub, "perhaps", "1")
+        again = await say(hub, "yes")
+        await say(hub, "years: 3, please")
+        assert seen == [("RATE", {"years": 3})]
+        back = await say(hub, "perhaps", "2", "title: What a day")
+    assert [each.metadata["decision"] for each in (asked, again, back)] == ["asked", "asked", "said_back"]
+    assert seen == [("RATE", {"years": 3})]
+
+
 async def test_what_is_no_value_for_the_only_field_is_something_else(hub: Hub) -> None:
     seen = team(hub)
     async with hub:

@@ -142,6 +142,49 @@ async def test_whatever_is_no_answer_to_a_plan_changes_nothing(hub: Hub) -> None
     assert answer.requires_followup
 
 
+async def test_sentences_that_ask_for_one_thing_together_are_one_request_and_quoted(hub: Hub) -> None:
+    done: list[str] = []
+    text = "Call off the visit of my son. Take back what we said."
+    read = {text: [("CANCEL", 0.8)], "Call off the visit of my son": [("CANCEL", 0.3)]}
+
+    @hub.agent("clinic", capabilities=CAPABILITIES)
+    async def clinic(brief: Brief) -> str:
+        done.append(brief.objective)
+        return "Done."
+
+    add_orchestrator(hub, reader=ScriptedReader(read | {"Take back what we said": [("CANCEL", 0.1)]}))
+    async with hub:
+        back = await say(hub, text)
+        await say(hub, "yes")
+    assert back.metadata["decision"] == "said_back"
+    assert f"I took all of this as one request: “{text}”." in back.result
+    assert done == [text]
+
+
+async def test_a_part_that_the_reader_is_not_sure_of_is_said_back_with_its_words(hub: Hub) -> None:
+    team(hub, "The test is positive.")
+    add_orchestrator(hub, "front", reader=ScriptedReader(READER | {"drop the visit": [("CANCEL", 0.3)]}))
+    async with hub:
+        back = await hub.ask("front", "1. book an appointment\n2. drop the visit", user="u", session="f")
+    assert "1. Book an appointment\n2. Cancel an appointment – “drop the visit”\n" in back.result
+
+
+async def test_what_has_left_the_team_meanwhile_is_no_longer_offered_for_a_part(make_hub: MakeHub) -> None:
+    team(first := make_hub(), "The test is positive.")
+    async with first as hub:
+        await say(hub, "look up the lab result and send the dragon")
+    second, reader = make_hub(), ScriptedReader(READER)
+
+    @second.agent("clinic", capabilities=CAPABILITIES[:1])
+    async def clinic(brief: Brief) -> str:
+        return "The test is positive."
+
+    add_orchestrator(second, reader=reader)
+    async with second as hub:
+        answer = await say(hub, "2")
+    assert answer.ok, answer.fault
+
+
 async def test_of_a_plan_only_the_parts_are_carried_out_whose_numbers_are_said(hub: Hub) -> None:
     seen = team(hub, "The test is positive.")
     async with hub:
