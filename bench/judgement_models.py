@@ -90,7 +90,11 @@ class ScriptedModel:
             return [{"command": "choose", "option": int(text), **said}]
         if text not in self._labels:
             # A piece may be cut in another way than the labelled ones.
-            text = max((each for each in self._labels if each in text), key=len, default=text)
+            within = max((each for each in self._labels if each in text), key=len, default="")
+            around = min(
+                (each for each in self._labels if text in each and len(text) > len(each) / 3), key=len, default=""
+            )
+            text = within or around or text
         calls = self._calls(text)
         if calls:
             command = "correct" if text in self._corrections else "start"

@@ -18,8 +18,10 @@ from remit.protocol.envelope import Json
 from remit_models.model import ModelAgent
 from remit_orchestrator import add_orchestrator
 from remit_orchestrator.adding import ReaderName
+from remit_testing.memory import MemoryStore
 
 Decision = Literal["did", "said_back", "offered", "asked", "greeted", "noted", "cannot"]
+_YES_OR_NO = re.compile("yes or no|ja oder nein")
 # So many replies to one request; nobody answers more.
 PATIENCE = 8
 
@@ -112,7 +114,8 @@ class PlayedTeam:
 @asynccontextmanager
 async def open_team(team: LabelledTeam, reader: ReaderName, model: str | None = None) -> AsyncGenerator[PlayedTeam]:
     """Open a hub with a labelled team; *model* is the address of one for the reader `model`."""
-    hub = Hub(durability="process")
+    # In a file, a conversation would go on with that of the team before, which has the same name.
+    hub = Hub(store=MemoryStore())
     played = PlayedTeam(team, hub)
     hub.add("desk", played.work, capabilities=[each.declared(code) for code, each in team.capabilities.items()])
     agent = None if model is None else ModelAgent("scripted", base_url=model, api_key="none")
@@ -178,15 +181,22 @@ class TruthfulPerson:
         done = [each.code for each in executed]
         open_codes = [each.code for each in self._wanted if each.code not in done]
         if shown.decision == "asked":
+            held = [each["capability"] for each in shown.parts if each["outcome"] == "asked"]
+            if held and _YES_OR_NO.search(shown.text):
+                return self._yes if set(held) <= set(open_codes) else self._no.format(none=len(shown.options) + 1)
             return self._values(shown, open_codes)
         named = [each["capability"] for each in shown.parts if each["capability"] is not None]
-        if shown.decision == "said_back" and (
-            (named and set(named) <= {*self._unless, *(each.code for each in self._wanted)})
-            or shown.options[:1] == open_codes[:1] != []
-        ):
+        if shown.decision == "said_back" and named:
+            right = [at for at, code in enumerate(named, 1) if code in {*self._unless, *open_codes}]
+            if len(right) == len(named):
+                return self._yes
+            # A plan is a numbered list: of it only what is wanted.
+            return ", ".join(map(str, right)) if right else self._no.format(none=len(named) + 1)
+        if shown.decision == "said_back" and shown.options[:1] == open_codes[:1] != []:
             return self._yes
+        # Of a plan, what is already in it is not meant by the part that is asked about.
         for code in open_codes:
-            if code in shown.options:
+            if code in shown.options and code not in named:
                 return str(shown.options.index(code) + 1)
         return self._none.format(none=len(shown.options) + 1)
 

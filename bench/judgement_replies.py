@@ -183,11 +183,8 @@ async def _understood(
     understood = tried = 0
     for text, code in islice(texts, most):
         conversation, shown = await _reply(played, opening, text)
-        # Only fields may be asked for now: what is asked or said back again was not understood.
-        if shown.decision == "asked":
-            outcome = await TruthfulPerson(played.team, [Call(code)]).go_on(conversation, shown)
-            understood += outcome.codes() == [code] and outcome.questions == 0
-        else:
-            understood += shown.codes() == [code]
+        # Its fields may be asked for now, and said back with their values; what is offered again was not understood.
+        outcome = await TruthfulPerson(played.team, [Call(code)]).go_on(conversation, shown)
+        understood += outcome.codes() == [code] and all(each.options == [code] for each in outcome.seen if each.asks)
         tried += 1
     return understood, tried

@@ -525,6 +525,29 @@ async def test_a_callee_that_swallows_cancellation_is_abandoned(make_hub: Callab
     assert did == ["helped", "helped"], "abandoned code can neither delegate nor use a tool"
 
 
+async def test_a_callee_that_ignores_cancellation_holds_no_deadline(make_hub: Callable[..., Hub]) -> None:
+    """Decision 11: with the usual limits, and it is on record that it was abandoned and what it does later."""
+    hub = make_hub(clock=(clock := ManualClock()))
+    stubborn, _ = stubborn_team(hub)
+
+    async with hub, no_task_left(), asyncio.timeout(PATIENCE_S):
+        asking = asyncio.create_task(hub.ask("stubborn", "x", user="u-1", deadline_ms=200))
+        await stubborn.begun.wait()
+        clock.advance(0.25)
+        await settle()
+        clock.advance(0.1)
+        response = await asking
+        stubborn.let_go.set()
+        await stubborn.gone.wait()
+        await settle()
+        recorded = [notice.text for notice in await notices(hub, response.run)]
+    assert (response.status, response.duration_ms) == (Status.TIMEOUT, 320)
+    assert recorded == [
+        "stubborn did not stop when it was cancelled, and was abandoned",
+        "its result arrived after it was abandoned and was dropped",
+    ]
+
+
 @pytest.mark.parametrize("how", ["hub.cancel", "asker", "close"])
 async def test_a_stubborn_callee_holds_nobody_up_who_cancels_and_is_named_alone(
     make_hub: Callable[..., Hub], how: str

@@ -20,8 +20,10 @@ from remit.protocol.errors import Code, RemitError
 from remit.runtime.schemas import misfits
 from remit.words.components import cut, squeezed
 from remit_orchestrator.decision_cache import folded
+from remit_orchestrator.dialogue.phrases import Texts
+from remit_orchestrator.dialogue.questions import as_before
 from remit_orchestrator.text.field_values import find_values
-from remit_orchestrator.text.fields import EarlierValues, GivenValue, as_before, earlier_values, given_values, newest
+from remit_orchestrator.text.fields import EarlierValues, GivenValue, earlier_values, given_values, newest
 from remit_orchestrator.text.replies import inputs, wanted
 
 # The key under which the open question is stored in a conversation.
@@ -257,10 +259,9 @@ class FilledInputs(Struct, frozen=True):
             known = {}
         return cls(tuple(made), missing, offered, known, earlier)
 
-    @property
-    def lead(self) -> str:
-        """The sentence that says which values were taken from before, and a space; empty without any."""
-        sentence = as_before(self.earlier)
+    def lead(self, texts: Texts) -> str:
+        """Return the sentence that says which values were taken from before, and a space; empty without any."""
+        sentence = as_before(self.earlier, texts)
         return f"{sentence} " if sentence else ""
 
 
@@ -340,3 +341,14 @@ def fits(schema: Schema, value: Json) -> bool:
         return TOKEN.search(text_of(value)) is not None or not misfits(schema, value)
     except ValueError:  # it refers to another part of the schema: then the hub checks it, too
         return True
+
+
+def only_text(capability: Capability, words: str, before: Mapping[str, Json]) -> dict[str, Json] | None:
+    """Return an input with other words for its only text, if it has just one field."""
+    properties = cast("Mapping[str, Schema]", (capability.input_schema or {}).get("properties") or {})
+    if len(properties) != 1:
+        return None
+    [(name, schema)] = properties.items()
+    if schema.get("type") != "string" or name not in before or not fits(schema, words):
+        return None
+    return {name: words.strip(" ?.!")}

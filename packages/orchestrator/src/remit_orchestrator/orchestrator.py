@@ -23,6 +23,7 @@ from remit_orchestrator.conversation import (
     fits,
     keep_question,
     merged_input,
+    only_text,
     take_question,
 )
 from remit_orchestrator.dialogue.commands import (
@@ -39,8 +40,8 @@ from remit_orchestrator.dialogue.commands import (
     TextSpan,
 )
 from remit_orchestrator.dialogue.gate import OPTIONS, DetectedIntent, GateDecision, Label, decide, words_for
-from remit_orchestrator.dialogue.phrases import Phrases, consists_of, phrase_set, tokens
-from remit_orchestrator.dialogue.questions import OpenQuestion, Option
+from remit_orchestrator.dialogue.phrases import Phrases, Texts, consists_of, phrase_set, tokens
+from remit_orchestrator.dialogue.questions import OpenQuestion, Option, question_for, quotable
 from remit_orchestrator.dialogue.replies import (
     LONGEST_REPLY,
     Agreed,
@@ -50,26 +51,25 @@ from remit_orchestrator.dialogue.replies import (
     Other,
     TurnedDown,
     after_words,
+    gives_only,
     read_reply,
 )
 from remit_orchestrator.dialogue.spans import TextPiece
 from remit_orchestrator.follow_ups import known_answer, noted, remember_answer, repeatable
 from remit_orchestrator.plan_state import (
-    MAY_BE_REQUEST,
     PlannedPart,
     PlanState,
-    given_up,
+    question_metadata,
     read_state,
     request_steps,
     shown,
     user_text,
 )
 from remit_orchestrator.planned_request import advance, with_reply
-from remit_orchestrator.request_reading import RequestReading
+from remit_orchestrator.request_reading import RequestReading, is_one_request
 from remit_orchestrator.text.conflicts.decided import disputes_of, settled_disputes
 from remit_orchestrator.text.constraints import with_breaches
-from remit_orchestrator.text.fields import question_for
-from remit_orchestrator.text.replies import asks_for_something, fields, wanted
+from remit_orchestrator.text.replies import asks_for_something, fields, takes_yes, wanted
 from remit_orchestrator.workflow import ExecutionSettings, WorkflowExecution
 
 # The warning to users whose request another reader read, because the model could not.
@@ -163,7 +163,7 @@ class Orchestrator:
     async def _agreed(self, brief: Brief, option: Option) -> Answer:
         """Do what the user agreed to with exactly what was shown; ask for what is missing."""
         if option.missing:
-            return await self._ask_fields(brief, option, purpose="")
+            return await self._ask_fields(brief, option, purpose="", agreed=True)
         return await self._perform(brief, option)
 
     async def _corrected_option(self, brief: Brief, option: Option, rest: str) -> Answer | None:
@@ -174,7 +174,10 @@ class Orchestrator:
         given = talk.corrected(capability, rest, option.input)
         if given is None:
             return None
-        return await self._say_back(brief, (await self._option(brief, option.code, option.text, given),), option.text)
+        changed = await self._option(brief, option.code, option.text, given)
+        if changed.missing:
+            return await self._ask_fields(brief, changed, purpose=quotable(changed.words))
+        return await self._say_back(brief, (changed,), option.text)
 
     async def _fields_replied(self, brief: Brief, asked: OpenQuestion, text: str, *, refused: bool) -> Answer | None:
         """Take the fields that a reply gives; what changes something is said back with them."""
@@ -188,9 +191,12 @@ class Orchestrator:
         if asks_for_something(text[:LONGEST_REPLY]) and await self._asks_for_another(brief, text, asked):
             return None
         expected = wanted(capability.input_schema, option.missing)
+        agreed = read_reply(text, [], self._phrases) == Agreed()
+        if agreed and not asked.offered and not takes_yes(expected):
+            return await self._again(brief, msgspec.to_builtins(asked), asked.question)
         today = (await self._conversations.of(brief)).today
-        values = await self._given_fields(text, expected, today)
-        if asked.offered and isinstance(read_reply(text, [], self._phrases), Agreed):
+        values = await aside.run(fields, text, expected, fits, today)
+        if asked.offered and agreed:
             values = {**asked.offered, **(values or {})}
         given = merged_input(option.stated, brief.request.input)
         if values is None and given == option.stated:
@@ -198,9 +204,12 @@ class Orchestrator:
         given = merged_input(given, values or {})
         filled = await self._option(brief, option.code, option.text, given)
         if filled.missing:
-            return await self._ask_fields(brief, filled, purpose="")
+            return await self._ask_fields(brief, filled, purpose="", agreed=asked.agreed)
         free = any(isinstance(each, str) and len(each.split()) > 2 for each in (values or {}).values())
-        if label.read_only and not label.confirm and not free:
+        # Who has chosen it, and gives nothing but a number or one of a few words, has seen all that is sent.
+        seen = asked.agreed and filled.input == merged_input(option.input, values or {})
+        certain = seen and gives_only(text, values or {}, expected, self._phrases)
+        if not label.confirm and (certain or (label.read_only and not free)):
             return await self._perform(brief, filled)
         return await self._say_back(brief, (filled,), option.text)
 
@@ -215,15 +224,15 @@ class Orchestrator:
             for each in decisions
         )
 
-    async def _given_fields(self, text: str, expected: Mapping[str, Schema], today: Any) -> dict[str, Json] | None:
-        if len(text) > LONGEST_REPLY:
-            return await aside.run(fields, text, expected, fits, today)
-        return fields(text, expected, fits, today)
-
     async def _again(self, brief: Brief, pending: dict[str, Json], question: str) -> Answer:
         """Ask the same question again, for a reply that is no answer to it."""
         await keep_question(brief, pending)
-        return self._asked(f"{self._texts.not_understood}\n{question}", "asked", _codes_of(pending))
+        asked = f"{self._texts.not_understood}\n{question}"
+        if "plan" in pending:
+            metadata = question_metadata(read_state(pending))
+            return Answer(self._words().clean_question(asked), requires_followup=True, metadata=metadata)
+        again = msgspec.convert(pending, OpenQuestion)
+        return self._asked(asked, again.decision, _codes_of(pending))
 
     # ── new texts ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -237,20 +246,25 @@ class Orchestrator:
         if len(pieces) == 1 and (answer := await self._commanded(brief, read.commands.by_piece[0], talk, pending)):
             return _uncached(answer)
         decisions = self._reading.decided(read, labels)
-        clear = any(each.action in {"do", "say_back"} for each in decisions)
+        whole = decisions.pop() if len(decisions) > len(pieces) else None
+        clear = any(each.action in {"do", "say_back"} for each in (*decisions, *((whole,) if whole else ())))
         if not clear and (receipt := noted(text, brief.known)):
             if pending is None:
                 return _uncached(self._plain(receipt, "noted"))
             await keep_question(brief, pending)
-            return self._asked(f"{receipt}\n\n{pending['question']}", "asked", _codes_of(pending))
-        requests = [place for place, each in enumerate(pieces) if _may_be_request(each, decisions[place])]
-        if len(requests) == 1 and len(pieces) > 1 and not pieces[requests[0]].condition:
-            # One request, and what was said besides: all of it goes to whoever does it.
-            answer = await self._decided_alone(brief, text, decisions[requests[0]], pending)
-            besides = [each.action.of(text) for place, each in enumerate(pieces) if place not in requests]
-            lines = [self._texts.background.format(text=each) for each in besides]
-            named = answer.metadata["decision"] in {"did", "said_back", "offered"}
-            answer = _after(answer, lines) if named else answer
+            return self._asked(f"{receipt}\n\n{pending['question']}", "noted", _codes_of(pending))
+        if (
+            len(pieces) == 1
+            and whole is None
+            and (not clear or decisions[0].codes[:1] == tuple(each.code for each in talk.done[-1:]))
+        ):
+            last = talk.done[-1] if talk.done and pending is None else None
+            if (answer := await self._like_the_last(brief, text, last, alone=True)) is not None:
+                return _uncached(answer)
+        if whole is not None and is_one_request(pieces, decisions, whole, labels, self._reading.thresholds):
+            answer = await self._decided_alone(brief, text, whole, pending)
+            if len(pieces) > 1 and pending is None and answer.metadata["decision"] in {"did", "said_back", "offered"}:
+                answer = _after(answer, [self._texts.one_request.format(text=" ".join(text.split()))])
         elif len(pieces) > 1 or (pieces and pieces[0].condition):
             answer = await self._planned(brief, text, pieces, decisions, pending)
         else:
@@ -280,16 +294,26 @@ class Orchestrator:
             if pending is not None:
                 return await self._ask_again(brief, pending)
             return self._menu(brief, self._texts.greeting, "greeted")
+        return await self._like_the_last(brief, text, last, alone=False)
+
+    async def _like_the_last(self, brief: Brief, text: str, last: DoneWork | None, *, alone: bool) -> Answer | None:
+        """Do the last thing with the values of a text that follows it up; None if it has none.
+
+        *alone*: the text asks for nothing else, so that all of it may be the value.
+        """
+        words = tokens(text) if len(text) <= LONGEST_REPLY else ()
         if last is None:
             return None
         for kind, most in (("correct", len(words)), ("follow_up", _MOST_FOLLOWING)):
-            count = phrase_set(phrases, kind).prefix(words)
+            count = phrase_set(self._phrases, kind).prefix(words)
             rest = after_words(text, count)
             if count and rest and len(words) - count <= most:
-                answer = await self._with_other_values(brief, last, rest, {})
+                answer = await self._with_other_values(brief, last, rest, {}, alone=alone)
                 if answer is not None:
                     return answer
-        return None
+        if not alone or len(words) > _MOST_FOLLOWING:
+            return None
+        return await self._with_other_values(brief, last, text, {}, alone=False)
 
     async def _commanded(
         self, brief: Brief, commands: Sequence[Command], talk: Conversation, pending: dict[str, Any] | None
@@ -345,9 +369,9 @@ class Orchestrator:
         if decision is None or not decision.codes:
             return await self._ask_again(brief, pending) if pending else self._menu(brief, self._texts.cannot, "cannot")
         if pending is not None and decision.action in {"offer", "cannot"}:
-            joint = await self._joined(brief, text, pending)
-            return joint or await self._ask_again(brief, pending)
-        before = _given_up(pending)
+            other = await self._changed(brief, text, pending) or await self._joined(brief, text, pending)
+            return other or await self._ask_again(brief, pending)
+        before = _given_up(pending, self._texts)
         first = decision.codes[0]
         if decision.action == "do" or (decision.action == "say_back" and not before):
             best = await self._option(brief, first, text, merged_input(decision.values.get(first), given))
@@ -362,11 +386,20 @@ class Orchestrator:
                 for code in decision.codes
             ]
             if options[0].missing and (len(options) == 1 or decision.confidence >= self._reading.thresholds.do):
-                return _after(await self._ask_fields(brief, options[0], purpose=_quotable(options[0].words)), before)
+                return _after(await self._ask_fields(brief, options[0], purpose=quotable(options[0].words)), before)
             return _after(await self._say_back(brief, options, text), before)
         if decision.action == "offer":
             return await self._offer(brief, decision.codes, text, given=given)
         return await self._offer(brief, decision.codes, text, given=given, cannot=True)
+
+    async def _changed(self, brief: Brief, text: str, pending: dict[str, Any]) -> Answer | None:
+        """Ask about the best guess with a value that a text changes: "Friday is better"; None if it changes none."""
+        if "plan" in pending:
+            return None
+        asked = msgspec.convert(pending, OpenQuestion)
+        if asked.kind == "options" and not asked.preferred:
+            return None
+        return await self._corrected_option(brief, asked.options[0], text)
 
     async def _joined(self, brief: Brief, text: str, pending: dict[str, Any]) -> Answer | None:
         """Say back what a reply means together with the words that led to the question; None if they say no more."""
@@ -407,7 +440,7 @@ class Orchestrator:
             codes = list(dict.fromkeys(code for each in decisions for code in each.codes))[:OPTIONS]
             return await self._offer(brief, codes, text, given=brief.request.input, cannot=True)
         state = PlanState(parts=parts, text=text, given=brief.request.input)
-        return _after(await self._advanced(brief, state), _given_up(pending))
+        return _after(await self._advanced(brief, state), _given_up(pending, self._texts))
 
     async def _plan_replied(self, brief: Brief, pending: dict[str, Any], text: str) -> Answer | None:
         """Continue a plan with the reply to the question about it; None if the reply says nothing about it."""
@@ -448,18 +481,19 @@ class Orchestrator:
             input=filled.inputs[0],
             stated=filled.stated,
             missing=tuple(filled.missing),
-            lead=filled.lead.strip(),
+            lead=filled.lead(self._texts).strip(),
         )
 
     async def _say_back(self, brief: Brief, options: Sequence[Option], text: str) -> Answer:
         """Say back the best guess for a yes, with the others beside it."""
-        lines = [self._texts.confirm.format(best=_quotable(options[0].shown))]
-        if len(options) > 1:
-            lines += [self._texts.or_another, *self._listed(options)]
+        if len(options) == 1:
+            lines = [self._texts.confirm.format(best=quotable(options[0].shown))]
+        else:
+            lines = [self._texts.first_or_another, *self._listed(options)]
         asked = OpenQuestion(
             kind="options", question="\n".join(lines), text=text, options=tuple(options), preferred=True
         )
-        return await self._keep(brief, asked, "said_back")
+        return await self._keep(brief, asked)
 
     async def _offer(
         self, brief: Brief, codes: Sequence[str], text: str, *, given: Json, cannot: bool = False
@@ -473,26 +507,32 @@ class Orchestrator:
         asked = OpenQuestion(
             kind="options", question=question, text=text, options=tuple(options), more=tuple(codes[OPTIONS:])
         )
-        return await self._keep(brief, asked, "cannot" if cannot else "offered")
+        return await self._keep(brief, asked, "cannot" if cannot else None)
 
     def _listed(self, options: Sequence[Option]) -> list[str]:
         return [f"{place}. {each}" for place, each in enumerate([*(one.shown for one in options), self._texts.none], 1)]
 
-    async def _ask_fields(self, brief: Brief, option: Option, *, purpose: str) -> Answer:
+    async def _ask_fields(self, brief: Brief, option: Option, *, purpose: str, agreed: bool = False) -> Answer:
         """Ask for the fields that are missing."""
         _, capability = self._offered()[option.code]
         talk = await self._conversations.of(brief)
         missing = wanted(capability.input_schema, option.missing)
         filled = FilledInputs.of(talk, [capability], option.text, option.stated)
-        question = f"{filled.lead}{f'{purpose}? ' if purpose else ''}{question_for(missing, filled.offered)}"
+        asking = question_for(missing, self._texts, filled.offered)
+        question = f"{filled.lead(self._texts)}{f'{purpose}? ' if purpose else ''}{asking}"
         asked = OpenQuestion(
-            kind="fields", question=question, text=option.text, options=(option,), offered=filled.offered
+            kind="fields",
+            question=question,
+            text=option.text,
+            options=(option,),
+            offered=filled.offered,
+            agreed=agreed,
         )
-        return await self._keep(brief, asked, "asked")
+        return await self._keep(brief, asked)
 
-    async def _keep(self, brief: Brief, asked: OpenQuestion, decision: str) -> Answer:
+    async def _keep(self, brief: Brief, asked: OpenQuestion, decision: str | None = None) -> Answer:
         await keep_question(brief, msgspec.to_builtins(asked))
-        return self._asked(asked.question, decision, [each.code for each in asked.options])
+        return self._asked(asked.question, decision or asked.decision, [each.code for each in asked.options])
 
     def _asked(self, question: str, decision: str, codes: Sequence[str]) -> Answer:
         metadata: dict[str, Json] = {"decision": decision, "options": list(codes)}
@@ -553,15 +593,15 @@ class Orchestrator:
     async def _perform_or_confirm(self, brief: Brief, option: Option) -> Answer:
         label, _ = self._offered()[option.code]
         if option.missing:
-            return await self._ask_fields(brief, option, purpose=_quotable(option.words))
+            return await self._ask_fields(brief, option, purpose=quotable(option.words))
         if label.read_only and not label.confirm:
             return await self._perform(brief, option)
         return await self._say_back(brief, (option,), option.text)
 
     async def _with_other_values(
-        self, brief: Brief, last: DoneWork, words: str, values: Mapping[str, Json]
+        self, brief: Brief, last: DoneWork, words: str, values: Mapping[str, Json], *, alone: bool = True
     ) -> Answer | None:
-        """Do the last thing with other values; None if the words give none."""
+        """Do the last thing with other values; None if the words give none. *alone*: all of them may be one."""
         if last.code not in self._reading.labels(brief):
             return None
         _, capability = self._offered()[last.code]
@@ -569,8 +609,8 @@ class Orchestrator:
         known: Json = last.input
         before = cast("dict[str, Json]", known) if isinstance(known, dict) else {}
         given = {**before, **values} if values else talk.corrected(capability, words, known)
-        if given is None:
-            given = _only_text(capability, words, before)
+        if given is None and alone:
+            given = only_text(capability, words, before)
         if given is None:
             return None
         return await self._perform_or_confirm(brief, await self._option(brief, last.code, words, given))
@@ -593,7 +633,7 @@ class Orchestrator:
         given: dict[str, Json] = {name: each for name, each in known.items() if name in properties}
         option = await self._option(brief, label.undo, last.request, given or None)
         if option.missing:
-            return await self._ask_fields(brief, option, purpose=_quotable(option.words))
+            return await self._ask_fields(brief, option, purpose=quotable(option.words))
         return await self._say_back(brief, (option,), option.text)
 
     # ── delegating ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -636,11 +676,6 @@ class Orchestrator:
         return replace(answer, metadata=answer.metadata | metadata)
 
 
-def _may_be_request(piece: TextPiece, decision: GateDecision) -> bool:
-    clear = decision.action in {"do", "say_back"}
-    return clear or piece.opens or piece.condition != "" or decision.confidence >= MAY_BE_REQUEST
-
-
 def _uncached(answer: Answer) -> Answer:
     return replace(answer, metadata={"cache_status": "bypass"} | answer.metadata)
 
@@ -649,29 +684,17 @@ def _codes_of(pending: Mapping[str, Any]) -> list[str]:
     return [each["code"] for each in pending.get("options", ())]
 
 
-def _given_up(pending: dict[str, Any] | None) -> list[str]:
+def _given_up(pending: dict[str, Any] | None, texts: Texts) -> list[str]:
     """Return what is not gone on with, because the user asks for something else."""
     if pending is None or "plan" not in pending:
         return []
     state = read_state(pending)
-    return [given_up(each) for at, each in enumerate(state.parts) if at not in state.settled and each.code]
+    return [
+        texts.given_up.format(text=each.text)
+        for at, each in enumerate(state.parts)
+        if at not in state.settled and each.code
+    ]
 
 
 def _after(answer: Answer, lines: Sequence[str]) -> Answer:
     return replace(answer, result="\n\n".join((str(answer.result), "\n".join(lines)))) if lines else answer
-
-
-def _quotable(words: str) -> str:
-    """Return words that a question mark may follow."""
-    return words.rstrip(" ?.!")
-
-
-def _only_text(capability: Capability, words: str, before: Mapping[str, Json]) -> dict[str, Json] | None:
-    """Return an input with other words for its only text, if it has just one field."""
-    properties = cast("Mapping[str, Schema]", (capability.input_schema or {}).get("properties") or {})
-    if len(properties) != 1:
-        return None
-    [(name, schema)] = properties.items()
-    if schema.get("type") != "string" or name not in before or not fits(schema, words):
-        return None
-    return {name: words.strip(" ?.!")}

@@ -13,18 +13,15 @@ from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import Json, Response
 from remit.protocol.orchestration import Step
 from remit.words.components import cut, in_words, short_value
-from remit_orchestrator.dialogue.gate import OPTIONS, DetectedIntent, GateDecision, Label, words_for
+from remit_orchestrator.dialogue.gate import OPTIONS, PLANNED_FROM, DetectedIntent, GateDecision, Label, words_for
 from remit_orchestrator.dialogue.phrases import Phrases, phrase_set, tokens
 from remit_orchestrator.dialogue.spans import TextPiece
 from remit_orchestrator.workflow_plan import literal
 
-_GIVEN_UP = "I did not go on with “{text}”, because you asked for something else."
 # A result in an open question is stored in the conversation, whose size is limited; a longer one is cut.
 _LONGEST_RESULT = 20_000
 # A longer value is cut where it is shown, and marked so.
 _LONGEST_SHOWN = 80
-# A piece that does not begin like a request is asked about only from this confidence; else it is named as left out.
-MAY_BE_REQUEST = 0.2
 
 Offered = Mapping[str, tuple[Label, Capability]]
 How = Literal["act", "confirm", "ask", "cannot", "left", "background"]
@@ -51,6 +48,8 @@ class PlannedPart(Struct, frozen=True, kw_only=True):
     """In the user's words: it is asked about before the part is done."""
     values: dict[str, Json] = {}
     """Fields that the reader found in the words."""
+    guessed: bool = False
+    """Whether the reader is not sure of it: then it is said back with the words that it was read from."""
 
     @classmethod
     def of(
@@ -64,10 +63,12 @@ class PlannedPart(Struct, frozen=True, kw_only=True):
     ) -> "PlannedPart":
         """Return the part that a piece of a request asks for."""
         piece = pieces[place]
-        code = decision.codes[0] if decision.action in {"do", "say_back"} else ""
+        sure = decision.action in {"do", "say_back"}
+        guessed = not sure and decision.action == "offer" and decision.confidence >= PLANNED_FROM and len(pieces) > 1
+        code = decision.codes[0] if sure or guessed else ""
         how: How = "act" if decision.action == "do" else "confirm"
         if not code:
-            request = piece.opens or decision.confidence >= MAY_BE_REQUEST
+            request = piece.opens or piece.listed
             how = "background" if not request else "ask" if decision.action == "offer" else "cannot"
         reads = bool(code) and labels[code].read_only
         between = text[pieces[place - 1].action.end : piece.action.start] if place else ""
@@ -84,6 +85,7 @@ class PlannedPart(Struct, frozen=True, kw_only=True):
             strict=ordered,
             condition="" if piece.shared and reads else piece.condition,
             values=decision.values.get(code, {}),
+            guessed=guessed,
         )
 
 
@@ -94,6 +96,8 @@ class PlanState(Struct, frozen=True, kw_only=True):
     text: str
     """The whole request, in the user's words."""
     given: Json = None
+    answers: dict[str, Json] = {}
+    """The values that the user gave for the fields that were asked for."""
     inputs: dict[str, Json] = {}
     """What each part would be done with, by the name of its step."""
     confirmed: dict[str, Json] = {}
@@ -137,7 +141,8 @@ def with_code(state: PlanState, at: int, code: str) -> PlanState:
 def without_missing(parts: Sequence[PlannedPart], offered: Offered) -> tuple[PlannedPart, ...]:
     """Return parts of which what is no longer offered cannot be done: days may have passed."""
     return tuple(
-        replace(each, code="", how="cannot") if each.code and each.code not in offered else each for each in parts
+        replace(each, code="", options=(), how="cannot") if {each.code, *each.options} - {"", *offered} else each
+        for each in parts
     )
 
 
@@ -165,12 +170,8 @@ def spoken_part(state: PlanState, at: int, offered: Offered) -> str:
     labels = {code: label for code, (label, _) in offered.items()}
     words = words_for(part.code, labels) or f"“{part.text}”"
     values = shown(state.inputs.get(step_name(at)), part.text)
-    return f"{words} ({values})" if values else words
-
-
-def given_up(part: PlannedPart) -> str:
-    """Return that a part was waiting for a reply that did not come."""
-    return _GIVEN_UP.replace("{text}", part.text)
+    spoken = f"{words} ({values})" if values else words
+    return f"{spoken} – “{part.text}”" if part.guessed else spoken
 
 
 def user_text(brief: Brief) -> str:
@@ -263,6 +264,16 @@ def part_metadata(state: PlanState, at: int, done: Sequence[int]) -> dict[str, J
     elif state.topic.get("place") == at:
         outcome = "asked"
     return {"text": part.whole, "capability": part.code or None, "outcome": outcome}
+
+
+def question_metadata(state: PlanState) -> dict[str, Json]:
+    """Return what an answer says of itself that puts the open question of a plan."""
+    kind, place = state.topic.get("kind"), cast("int", state.topic.get("place", 0))
+    decision = {"choose": "offered", "confirm": "said_back"}.get(str(kind), "asked")
+    options = state.parts[place].options if kind == "choose" else [each.code for each in state.parts if each.code]
+    done = [at for at in range(len(state.parts)) if step_name(at) in state.came]
+    parts = [part_metadata(state, at, done) for at in range(len(state.parts))]
+    return {"decision": decision, "options": list(options), "parts": cast("Json", parts)}
 
 
 def read_state(pending: Mapping[str, Any]) -> PlanState:

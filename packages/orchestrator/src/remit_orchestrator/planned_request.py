@@ -18,7 +18,8 @@ from remit.protocol.orchestration import Step, Workflow
 from remit_orchestrator.conversation import Conversation, FilledInputs, fits, merged_input
 from remit_orchestrator.dialogue.gate import DetectedIntent, words_for
 from remit_orchestrator.dialogue.phrases import Phrases
-from remit_orchestrator.dialogue.replies import Agreed, ChosenOption, NoneOfThese, TurnedDown, read_reply
+from remit_orchestrator.dialogue.questions import question_for
+from remit_orchestrator.dialogue.replies import Agreed, ChosenOption, NoneOfThese, TurnedDown, numbers_in, read_reply
 from remit_orchestrator.plan_state import (
     PART,
     Offered,
@@ -28,6 +29,7 @@ from remit_orchestrator.plan_state import (
     objective,
     open_parts,
     part_metadata,
+    question_metadata,
     request_step,
     spoken_part,
     step_name,
@@ -36,8 +38,7 @@ from remit_orchestrator.plan_state import (
     without_missing,
 )
 from remit_orchestrator.text.constraints import with_breaches
-from remit_orchestrator.text.fields import question_for
-from remit_orchestrator.text.replies import fields, wanted
+from remit_orchestrator.text.replies import fields, takes_yes, wanted
 from remit_orchestrator.workflow import ExecutionSettings, WorkflowExecution
 from remit_orchestrator.workflow_plan import StepOutcome, literal
 
@@ -67,12 +68,20 @@ def with_reply(
         case "fields":
             if meant == TurnedDown():
                 return "dropped"
+            if meant == Agreed() and not topic.get("offered") and not takes_yes(expected):
+                return "again"
             values = fields(reply, expected, fits, today)
             offered = cast("dict[str, Json]", topic.get("offered", {}))
             if offered and meant == Agreed():
                 values = {**offered, **(values or {})}
-            return None if values is None else replace(state, given=merged_input(state.given or {}, values), topic={})
+            return None if values is None else replace(state, answers={**state.answers, **values}, topic={})
         case "confirm":
+            listed = [at for at in open_parts(state) if state.parts[at].code]
+            if chosen := numbers_in(reply, len(listed), phrases):
+                wanted_parts = {listed[place] for place in chosen}
+                for at in listed:
+                    state = state if at in wanted_parts else with_code(state, at, "")
+                meant = Agreed()
             if meant == Agreed():
                 return replace(state, agreed=True, confirmed=dict(state.inputs), topic={})
             return "dropped" if meant == TurnedDown() else "again" if isinstance(meant, Agreed | TurnedDown) else None
@@ -107,7 +116,7 @@ async def advance(
         listed = [f"{place}. {words}" for place, words in enumerate([*names, texts.none], 1)]
         question = f"{texts.about_part.format(text=parts[unclear].text)} {texts.pick}"
         topic: dict[str, Json] = {"kind": "choose", "place": unclear, "options": cast("Json", names)}
-        return _asked(clean("\n".join((question, *listed))), replace(state, topic=topic), "asked")
+        return _asked(clean("\n".join((question, *listed))), replace(state, topic=topic))
     filled = _filled_inputs(state, talk, offered)
     inputs = {
         step_name(at): merged_input(each.inputs[0], state.confirmed.get(step_name(at))) for at, each in filled.items()
@@ -122,7 +131,7 @@ async def advance(
     if missing:
         await talk.keep(brief)
         topic = {"kind": "fields", "names": list(missing), "offered": known}
-        return _asked(clean(question_for(missing, known)), replace(state, topic=topic), "asked")
+        return _asked(clean(question_for(missing, texts, known)), replace(state, topic=topic))
     waiting = [at for at in open_parts(state) if parts[at].code and not parts[at].condition]
     risky = [
         at
@@ -132,7 +141,7 @@ async def advance(
     if not state.agreed and risky:
         await talk.keep(brief)
         question = "\n".join((texts.plan, *_lines(state, offered, phrases), *_left(state, phrases), texts.agree))
-        return _asked(clean(question), replace(state, topic={"kind": "confirm"}), "said_back")
+        return _asked(clean(question), replace(state, topic={"kind": "confirm"}))
     return await _Run(settings, brief, state, offered, talk, phrases).answer()
 
 
@@ -251,7 +260,7 @@ class _Run:
         topic = self._held[at]
         if topic["kind"] == "fields":
             schemas = cast("dict[str, Schema]", topic["schemas"])
-            return question_for(schemas), {"kind": "fields", "names": list(schemas), "place": at}
+            return question_for(schemas, self._phrases.texts), {"kind": "fields", "names": list(schemas), "place": at}
         texts = self._phrases.texts
         part = spoken_part(state, at, self._offered)
         if state.parts[at].condition:
@@ -343,8 +352,12 @@ def _filled_inputs(state: PlanState, talk: Conversation, offered: Offered) -> di
 
     def filled(at: int, given: Json) -> FilledInputs:
         part = parts[at]
+        capability = offered[part.code][1]
+        properties = cast("Mapping[str, Schema]", (capability.input_schema or {}).get("properties") or {})
+        answers: dict[str, Json] = {name: each for name, each in state.answers.items() if name in properties}
         known = merged_input(dict(part.values), given) if part.values else given
-        return FilledInputs.of(talk, [offered[part.code][1]], objective(state, part), known)
+        known = merged_input(known or {}, answers) if answers else known
+        return FilledInputs.of(talk, [capability], objective(state, part), known)
 
     made = {at: filled(at, state.given) for at in parts}
     stated: dict[str, Json] = {}
@@ -359,13 +372,5 @@ def _filled_inputs(state: PlanState, talk: Conversation, offered: Offered) -> di
     return made
 
 
-def _asked(question: str, state: PlanState, decision: str) -> tuple[Answer, PlanState]:
-    metadata: dict[str, Json] = {
-        "decision": decision,
-        "options": [each.code for each in state.parts if each.code],
-        "parts": [
-            part_metadata(state, at, [at for at in range(len(state.parts)) if step_name(at) in state.came])
-            for at in range(len(state.parts))
-        ],
-    }
-    return Answer(question, requires_followup=True, metadata=metadata), state
+def _asked(question: str, state: PlanState) -> tuple[Answer, PlanState]:
+    return Answer(question, requires_followup=True, metadata=question_metadata(state)), state

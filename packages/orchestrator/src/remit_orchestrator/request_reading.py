@@ -14,10 +14,13 @@ from remit.protocol.orchestration import Thresholds
 from remit_orchestrator.conversation import Conversation
 from remit_orchestrator.decision_cache import DecisionCache
 from remit_orchestrator.dialogue.commands import Commands, DialogueState, PastTurn, RequestReader, TextSpan
-from remit_orchestrator.dialogue.gate import OPTIONS, GateDecision, Label, decide
+from remit_orchestrator.dialogue.gate import OPTIONS, PLANNED_FROM, GateDecision, Label, decide
 from remit_orchestrator.dialogue.phrases import Phrases
 from remit_orchestrator.dialogue.spans import TextPiece
 from remit_orchestrator.splitting import split_request
+
+# So many sentences that open as requests are several requests, however little each of them says.
+MANY = 2
 
 
 class ReadText(Struct, frozen=True):
@@ -75,9 +78,14 @@ class RequestReading:
         *,
         name: str = "decision",
     ) -> tuple[ReadText, Literal["hit", "miss"]]:
-        """Return what the reader proposes; after a restart, what it proposed before it, by the reading's *name*."""
+        """Return what the reader proposes, for several pieces also for the whole text, as the last of them.
+
+        After a restart it is what was proposed before it, by the reading's *name*.
+        """
         state = self.state(brief, self._names(pending), pending, talk)
         spans = [each.action for each in pieces]
+        if may_be_one(pieces):
+            spans.append(TextSpan(0, len(text)))
         offered = tuple(capability for _, capability in self._offered().values())
         if offered != self._seen:
             self._seen = offered
@@ -88,7 +96,7 @@ class RequestReading:
 
         async def read() -> Json:
             known = self._decisions.get(key)
-            if known is not None and len(known.commands.by_piece) == len(pieces):
+            if known is not None and len(known.commands.by_piece) == len(spans):
                 return {"status": "hit", "read": msgspec.to_builtins(known)}
             commands = await self._reader.read(text, spans, state, brief)
             support = await self.support.read(text, spans, state, brief) if commands.proposed else None
@@ -141,6 +149,44 @@ class RequestReading:
     def labels(self, brief: Brief) -> dict[str, Label]:
         within = allowed_capabilities(brief)
         return {code: label for code, (label, _) in self._offered().items() if code in within}
+
+
+def may_be_one(pieces: Sequence[TextPiece]) -> bool:
+    """Return whether pieces may ask for one thing together: there are several, or a condition, and no list."""
+    return not any(each.listed for each in pieces) and (len(pieces) > 1 or any(each.condition for each in pieces))
+
+
+def is_one_request(
+    pieces: Sequence[TextPiece],
+    decisions: Sequence[GateDecision],
+    whole: GateDecision,
+    labels: Mapping[str, Label],
+    thresholds: Thresholds,
+) -> bool:
+    """Return whether the pieces of a text ask for what the *whole* asks for, and none for something else by itself."""
+    judged = list(zip(pieces, decisions, strict=True))
+    if any(each.condition for each in pieces):
+        best = [code for each in (whole, *decisions) for code in each.codes[:1]]
+        if any(not labels[code].read_only for code in best):
+            return False
+    asked = {
+        decision.codes[0]
+        for piece, decision in judged
+        if decision.codes
+        and decision.confidence >= (PLANNED_FROM if piece.sentence or piece.opens else thresholds.say_back)
+    }
+    if len(asked) > 1:
+        return False
+    alone = [
+        decision
+        for place, (piece, decision) in enumerate(judged)
+        if piece.sentence and piece.opens and all(each.sentence for each in pieces[place + 1 : place + 2])
+    ]
+    if whole.confidence < thresholds.say_back:
+        return len(alone) < MANY
+    return all(each.codes[:1] == whole.codes[:1] for each in alone) and all(
+        each.codes[:1] == whole.codes[:1] or each.confidence < whole.confidence for each in decisions
+    )
 
 
 def allowed_capabilities(brief: Brief) -> frozenset[str]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from remit.protocol.card import Capability, Schema
 from remit.runtime.aside import aside
 from remit_orchestrator.dialogue.commands import TextSpan
-from remit_orchestrator.dialogue.gate import GateDecision
+from remit_orchestrator.dialogue.gate import PLANNED_FROM, GateDecision
 from remit_orchestrator.dialogue.phrases import Phrases, tokens
 from remit_orchestrator.dialogue.spans import MOST_PIECES, TextPiece, Vocabulary, openings_of, split, unexplained
 from remit_orchestrator.text.constraints import demand_in
@@ -49,7 +49,7 @@ async def split_request(
 
 def _asks_for_another(left: GateDecision, right: GateDecision) -> bool:
     clear = right.action in {"do", "say_back"}
-    return clear and (left.codes[:1] != right.codes[:1] or left.action not in {"do", "say_back"})
+    return clear and left.confidence >= PLANNED_FROM and left.codes[:1] != right.codes[:1]
 
 
 def _with_unexplained(

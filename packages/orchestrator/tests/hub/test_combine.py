@@ -317,7 +317,7 @@ async def test_a_loser_that_does_not_stop_is_abandoned_after_the_grace_time() ->
         await hub.store.flush()
         records = await hub.store.records(run=response.run)
     assert (response.result, codes(team.given[0])) == ("done", [Code.CANCELLED, None])
-    assert "stubborn did not stop within 500 ms and was abandoned" in [
+    assert "stubborn did not stop when it was cancelled, and was abandoned" in [
         record.body.text for record in records if isinstance(record.body, Notice)
     ]
 

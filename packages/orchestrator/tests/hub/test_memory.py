@@ -76,7 +76,7 @@ async def test_the_words_of_a_request_are_no_value_for_what_is_missing(hub: Hub)
     async with hub:
         answer = await say(hub, "quote 20 tonnes of coffee", "notify the receiver")
         await say(hub, "Baltic Coffee Ltd", "yes")
-    assert answer.result == "For coffee, as before. Book the freight? Could you tell me the consignee?"
+    assert answer.result == "For coffee, as before. Book the freight? I need one more thing: consignee."
     assert [brief.input for brief in seen] == [
         {"goods": "coffee", "weight_kg": 20_000},
         {"goods": "coffee", "consignee": "Baltic Coffee Ltd"},
@@ -113,7 +113,7 @@ async def test_another_one_is_asked_for(hub: Hub) -> None:
     team(hub)
     async with hub:
         answer = await say(hub, "quote 500 kg of coffee", "print it for another article")
-    assert answer.result == "Print the label? Could you tell me the article?"
+    assert answer.result == "Print the label? I need one more thing: article."
 
 
 async def test_several_fields_are_asked_for_and_given_in_one_sentence(hub: Hub) -> None:
@@ -122,8 +122,7 @@ async def test_several_fields_are_asked_for_and_given_in_one_sentence(hub: Hub) 
         answer = await say(hub, "table please")
         await say(hub, "tomorrow at ten, for two", "yes")
     assert answer.result.startswith(
-        "Book a table? Could you tell me the date, the time and how many people (a whole number)? "
-        "You can answer in your own words"
+        "Book a table? I need to know, in your own words: date; time; guests (How many people; a whole number)"
     )
     assert seen[0].input == {"date": "tomorrow", "time": "10:00", "guests": 2}
 
@@ -142,7 +141,7 @@ async def test_nothing_is_known_in_another_conversation_or_of_another_user(hub: 
         await say(hub, "quote 500 kg of coffee")
         other = await say(hub, "print it", session="t")
         stranger = await say(hub, "print it", user="v", session="v")
-    assert other.result == stranger.result == "Print the label? Could you tell me the article?"
+    assert other.result == stranger.result == "Print the label? I need one more thing: article."
 
 
 async def test_personal_values_are_remembered_as_tokens(hub: Hub) -> None:
@@ -227,7 +226,7 @@ async def test_a_constraint_alone_is_noted_and_an_open_question_stays_open(hub: 
         nothing = await say(hub, "tea is fine", session="other")
     assert alone.result == "Noted: “by sea”. It holds for what you ask me from now on."
     assert answer.result.startswith("Noted: “at most 5,000 euros”.")
-    assert answer.result.endswith("You can answer in your own words, all at once.")
+    assert answer.result.endswith("in your own words: goods; weight kg (a number)")
     assert seen[0].input == {"goods": "coffee", "weight_kg": 500}
     assert {"by sea", "at most 5,000 euros"} <= {note.text for note in seen[0].known}
     assert "Noted" not in nothing.result

@@ -106,7 +106,7 @@ async def test_a_field_that_nobody_has_said_is_asked_for_by_name_and_shown_befor
         assert seen["ANL"] == []
         done = await say(hub, "yes")
     assert answer.result == (
-        "Work out the net present value of an investment? Could you tell me the discount rate (a number)?"
+        "Work out the net present value of an investment? I need one more thing: The discount rate (a number)."
     )
     assert answer.metadata["decision"] == "asked"
     assert back.result == (
@@ -137,8 +137,7 @@ async def test_the_best_guess_is_said_back_with_the_others_beside_it(hub: Hub) -
         back = await hub.ask("front", "it", user="u", session="s")
         await hub.ask("front", "2", user="u", session="s")
     assert back.result == (
-        "Write a document or report? Please say yes or no.\n"
-        "Or did you mean one of these? Then say its number.\n"
+        "Is the first of these right? Then say yes, or else the number.\n"
         "1. Write a document or report\n2. Answer a question (question: it)\n3. None of these"
     ).replace(" (question: it)", "")
     assert (seen["DOC"], seen["ANL"]) == ([], [{"question": "it"}])
@@ -330,7 +329,9 @@ async def test_by_default_it_learns_from_examples_and_confirms_what_changes_some
         confirmed = await hub.ask("orchestrator", "please order me a margherita pizza", user="u", session="s")
         assert agents == ["weather"]
         await hub.ask("orchestrator", "yes", user="u", session="s")
-    assert confirmed.result.startswith("About pizza? Please say yes or no.")
+    assert confirmed.result.startswith(
+        "Is the first of these right? Then say yes, or else the number.\n1. About pizza\n"
+    )
     assert agents == ["weather", "pizza"]
 
 

@@ -73,7 +73,7 @@ async def test_what_begins_like_a_yes_may_be_something_else(hub: Hub) -> None:
     async with hub:
         response = await say(hub, "maybe", "please order a pizza")
     assert seen == []
-    assert "the postcode" in response.result
+    assert "postcode" in response.result
 
 
 async def test_what_begins_like_a_number_may_be_something_else(hub: Hub) -> None:
@@ -81,7 +81,7 @@ async def test_what_begins_like_a_number_may_be_something_else(hub: Hub) -> None
     async with hub:
         response = await say(hub, "perhaps", "2 pizzas, please")
     assert seen == []
-    assert "the postcode" in response.result
+    assert "postcode" in response.result
 
 
 async def test_an_option_can_be_named_in_its_own_words(hub: Hub) -> None:
@@ -121,9 +121,27 @@ async def test_what_does_not_fit_is_asked_for_again(hub: Hub) -> None:
     seen = team(hub)
     async with hub:
         again = await say(hub, "rate", "years: many")
-        assert again.result == "Could you tell me the years (a whole number)?"
+        assert again.result == "I need one more thing: years (a whole number)."
         await say(hub, "7")
     assert seen == [("RATE", {"years": 7})]
+
+
+async def test_a_number_for_what_was_chosen_is_enough_and_words_are_said_back(hub: Hub) -> None:
+    number = {"type": "object", "properties": {"years": {"type": "integer"}}, "required": ["years"]}
+    words = {"type": "object", "properties": {"title": TEXT}, "required": ["title"]}
+    seen = team(
+        hub,
+        Capability(code="RATE", description="Set the rate", input_schema=number),
+        Capability(code="write", description="Write it down", input_schema=words),
+    )
+    async with hub:
+        asked = await say(hub, "perhaps", "1")
+        again = await say(hub, "yes")
+        await say(hub, "years: 3, please")
+        assert seen == [("RATE", {"years": 3})]
+        back = await say(hub, "perhaps", "2", "title: What a day")
+    assert [each.metadata["decision"] for each in (asked, again, back)] == ["asked", "asked", "said_back"]
+    assert seen == [("RATE", {"years": 3})]
 
 
 async def test_what_is_no_value_for_the_only_field_is_something_else(hub: Hub) -> None:
@@ -138,7 +156,7 @@ async def test_the_first_words_do_not_fill_what_is_still_missing(hub: Hub) -> No
     seen = team(hub)
     async with hub:
         response = await say(hub, "order", "what: tea\nsize: small")
-        assert response.result == "Could you tell me the postcode?"
+        assert response.result == "I need one more thing: postcode."
         await say(hub, "20400", "yes")
     assert seen == [("ORDER", {"what": "tea", "size": "small", "postcode": "20400"})]
 
@@ -148,8 +166,7 @@ async def test_fields_of_several_things_are_asked_for_at_once_and_each_gets_its_
     async with hub:
         answer = await say(hub, "order it for me; rate it for me")
         assert answer.result == (
-            "Could you tell me what it is, the postcode, the size (small or large) and the years (a whole number)? "
-            "You can answer in your own words, all at once."
+            "I need to know, in your own words: what; postcode; size (small or large); years (a whole number)"
         )
         back = await say(hub, "what: tea\npostcode: 20400\nsize: small\nyears: 2")
         assert (back.metadata["decision"], seen) == ("said_back", [])

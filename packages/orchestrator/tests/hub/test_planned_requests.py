@@ -57,7 +57,7 @@ READER = {
     "book an appointment": [("VISIT", 0.9)],
     "cancel the visit": [("CANCEL", 0.9)],
     "sing a song for us": [],
-    "send the dragon": [("VISIT", 0.3), ("CANCEL", 0.2)],
+    "send the dragon": [("VISIT", 0.2), ("CANCEL", 0.1)],
 }
 
 
@@ -127,7 +127,7 @@ async def test_who_says_no_to_a_plan_has_nothing_done(hub: Hub) -> None:
         await say(hub, "no", "yes")
     assert back.result == (
         "I would do this:\n1. Look up a lab result\n2. Book an appointment\n3. Cancel an appointment\n"
-        "Shall I? Please say yes or no."
+        "Shall I? Please say yes or no, or the numbers that you want."
     )
     assert seen == []
 
@@ -135,9 +135,84 @@ async def test_who_says_no_to_a_plan_has_nothing_done(hub: Hub) -> None:
 async def test_whatever_is_no_answer_to_a_plan_changes_nothing(hub: Hub) -> None:
     seen = team(hub, "The test is positive.")
     async with hub:
-        answer = await say(hub, "book an appointment. cancel the visit", "what a day", "2", "perhaps later, yes or no")
+        answer = await say(
+            hub, "book an appointment. cancel the visit", "what a day", "2 days", "7", "perhaps later, yes or no"
+        )
     assert seen == []
     assert answer.requires_followup
+
+
+async def test_sentences_that_ask_for_one_thing_together_are_one_request_and_quoted(hub: Hub) -> None:
+    done: list[str] = []
+    text = "Call off the visit of my son. Take back what we said."
+    read = {text: [("CANCEL", 0.8)], "Call off the visit of my son": [("CANCEL", 0.3)]}
+
+    @hub.agent("clinic", capabilities=CAPABILITIES)
+    async def clinic(brief: Brief) -> str:
+        done.append(brief.objective)
+        return "Done."
+
+    add_orchestrator(hub, reader=ScriptedReader(read | {"Take back what we said": [("CANCEL", 0.1)]}))
+    async with hub:
+        back = await say(hub, text)
+        await say(hub, "yes")
+    assert back.metadata["decision"] == "said_back"
+    assert f"I took all of this as one request: “{text}”." in back.result
+    assert done == [text]
+
+
+async def test_a_part_that_the_reader_is_not_sure_of_is_said_back_with_its_words(hub: Hub) -> None:
+    team(hub, "The test is positive.")
+    add_orchestrator(hub, "front", reader=ScriptedReader(READER | {"drop the visit": [("CANCEL", 0.3)]}))
+    async with hub:
+        back = await hub.ask("front", "1. book an appointment\n2. drop the visit", user="u", session="f")
+    assert "1. Book an appointment\n2. Cancel an appointment – “drop the visit”\n" in back.result
+
+
+async def test_what_has_left_the_team_meanwhile_is_no_longer_offered_for_a_part(make_hub: MakeHub) -> None:
+    team(first := make_hub(), "The test is positive.")
+    async with first as hub:
+        await say(hub, "look up the lab result and send the dragon")
+    second, reader = make_hub(), ScriptedReader(READER)
+
+    @second.agent("clinic", capabilities=CAPABILITIES[:1])
+    async def clinic(brief: Brief) -> str:
+        return "The test is positive."
+
+    add_orchestrator(second, reader=reader)
+    async with second as hub:
+        answer = await say(hub, "2")
+    assert answer.ok, answer.fault
+
+
+async def test_of_a_plan_only_the_parts_are_carried_out_whose_numbers_are_said(hub: Hub) -> None:
+    seen = team(hub, "The test is positive.")
+    async with hub:
+        await say(hub, "1. look up the lab result\n2. book an appointment\n3. cancel the visit")
+        answer = await say(hub, "only 1 and 3, please")
+    assert [code for code, _ in seen] == ["RESULT", "CANCEL"]
+    assert "I left this out: “book an appointment”." in answer.result
+
+
+async def test_what_a_part_lacks_is_given_to_it_alone(hub: Hub) -> None:
+    given: list[Any] = []
+    capabilities = [
+        Capability(code="BILL", description="Show the bill", read_only=True, examples=("show the bill",)),
+        Capability(code="TAKE", description="Take a slot", input_schema=SLOT, examples=("take a slot",)),
+    ]
+
+    @hub.agent("desk", capabilities=capabilities)
+    async def desk(brief: Brief) -> str:
+        given.append((brief.capability, brief.input))
+        return "Done."
+
+    add_orchestrator(hub, reader=ScriptedReader({"show the bill": [("BILL", 0.9)], "take a slot": [("TAKE", 0.9)]}))
+    async with hub:
+        asked = await say(hub, "1. show the bill\n2. take a slot")
+        again = await say(hub, "yes")
+        await say(hub, "slot: noon", "yes")
+    assert (asked.metadata["decision"], again.metadata["decision"]) == ("asked", "asked")
+    assert sorted(given, key=str) == [("BILL", "show the bill"), ("TAKE", {"slot": "noon"})]
 
 
 SLOT = {"type": "object", "properties": {"slot": {"type": "string"}}, "required": ["slot"]}

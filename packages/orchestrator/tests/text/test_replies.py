@@ -9,7 +9,8 @@ import pytest
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
 from remit.runtime.schemas import misfits
-from remit_orchestrator.text.fields import question_for
+from remit_orchestrator.dialogue.phrases import phrases_of
+from remit_orchestrator.dialogue.questions import question_for
 from remit_orchestrator.text.replies import fields, inputs, wanted
 
 
@@ -79,16 +80,16 @@ def test_what_is_missing_is_asked_for_with_what_it_has_to_be() -> None:
         years={"type": "integer"},
         name={"type": "string", "description": ""},
     )
-    assert question_for(wanted(schema, ["rate", "size"])) == (
-        "Could you tell me the rate (a number) and the size (small or large)? "
-        "You can answer in your own words, all at once."
+    texts = phrases_of("en").texts
+    assert question_for(wanted(schema, ["rate", "size"]), texts) == (
+        "I need to know, in your own words: The rate (a number); size (small or large)"
     )
-    assert question_for(wanted(schema, ["rate", "size", "years", "name", "other"])).splitlines()[1:] == [
-        "- the rate (a number)",
-        "- the size (small or large)",
-        "- the years (a whole number)",
-        "- the name",
-        "- the other",
+    assert question_for(wanted(schema, ["rate", "size", "years", "name", "other"]), texts).splitlines()[1:] == [
+        "- The rate (a number)",
+        "- size (small or large)",
+        "- years (a whole number)",
+        "- name",
+        "- other",
     ]
     assert wanted(None, ["a"]) == {"a": {}}
 
@@ -96,20 +97,19 @@ def test_what_is_missing_is_asked_for_with_what_it_has_to_be() -> None:
 @pytest.mark.parametrize(
     ("name", "schema", "question"),
     [
-        ("guests", {"type": "integer", "description": "How many people"}, "how many people (a whole number)"),
-        ("pickupDate", {"type": "string", "format": "date"}, "the pickup date (a date)"),
-        ("consignee", {"type": "string", "description": "Company at the port"}, "the consignee (company at the port)"),
-        ("when", {"type": "string"}, "when it is"),
-        ("iban", {"type": "string", "description": "IBAN of the recipient"}, "the IBAN of the recipient"),
+        ("guests", {"type": "integer", "description": "How many people"}, "guests (How many people; a whole number)"),
+        ("pickupDate", {"type": "string", "format": "date"}, "pickup date (a date)"),
+        ("consignee", {"type": "string", "description": "Company at the port"}, "consignee (Company at the port)"),
+        ("iban", {"type": "string", "description": "IBAN of the recipient"}, "IBAN of the recipient"),
     ],
 )
 def test_one_field_is_asked_for_in_one_sentence(name: str, schema: Schema, question: str) -> None:
-    assert question_for({name: schema}) == f"Could you tell me {question}?"
+    assert question_for({name: schema}, phrases_of("en").texts) == f"I need one more thing: {question}."
 
 
-def test_what_was_given_before_is_offered() -> None:
-    question = question_for({"quantity": {"type": "integer"}}, {"quantity": 3})
-    assert question == "Could you tell me the quantity (a whole number; 3 as before?)?"
+def test_what_was_given_before_is_offered_in_the_language_of_the_team() -> None:
+    question = question_for({"quantity": {"type": "integer"}}, phrases_of("de").texts, {"quantity": 3})
+    assert question == "Ich brauche noch eine Angabe: quantity (eine ganze Zahl; 3 wie zuvor?)."
 
 
 # ── fields ────────────────────────────────────────────────────────────────────────────────────────────────────────────

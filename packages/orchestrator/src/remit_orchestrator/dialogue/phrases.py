@@ -10,7 +10,7 @@ from typing import cast
 from unicodedata import normalize
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from remit.protocol.errors import RemitError
 from remit.runtime.registry import team_invalid
@@ -18,11 +18,24 @@ from remit.runtime.registry import team_invalid
 LANGUAGES = ("en", "de")
 
 
+class FieldForms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """The expected form of a value, by the type or the format of its field."""
+
+    number: str
+    integer: str
+    boolean: str
+    array: str
+    date: str
+    time: str
+    date_time: str
+    email: str
+
+
 class Texts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What users read; words in braces are replaced."""
 
     confirm: str
-    or_another: str
+    first_or_another: str
     pick: str
     none: str
     greeting: str
@@ -42,10 +55,18 @@ class Texts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     left_out: str
     cannot_part: str
     background: str
+    one_request: str
     about_part: str
     no_undo: str
     who_can: str
     nothing_done: str
+    given_up: str
+    ask_field: str
+    ask_fields: str
+    as_before: str
+    taken_from_before: str
+    or_: str = field(name="or")
+    forms: FieldForms
 
 
 class Phrases(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,10 +4,13 @@ A reply counts only if it agrees, refuses, or names an option. Everything else i
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from remit.protocol.card import Schema
+from remit.protocol.envelope import Json
+from remit.words.components import in_words
 from remit_orchestrator.dialogue.phrases import Phrases, PhraseSet, consists_of, phrase_set, tokens
 
 # Nobody agrees at greater length, and searching a megabyte would block the event loop.
@@ -91,6 +94,26 @@ def _chosen(
         return None
     within = [place for place, name in enumerate(names) if set(rest) <= set(name)]
     return NamedInPart(within[0]) if len(within) == 1 else None
+
+
+def numbers_in(text: str, count: int, phrases: Phrases) -> tuple[int, ...]:
+    """Return the places that a reply names in a list of so many, if it says nothing else: "only 1 and 3"."""
+    words = tokens(text) if len(text) <= LONGEST_REPLY else ()
+    numbers = {word: place for place, forms in enumerate(phrases.places[:count]) for word in forms}
+    around = phrase_set(phrases, "fillers", "choose", "conjunctions", "correct")
+    if not consists_of(words, PhraseSet(numbers), around):
+        return ()
+    return tuple(sorted({numbers[word] for word in words if word in numbers}))
+
+
+def gives_only(text: str, values: Mapping[str, Json], fields: Mapping[str, Schema], phrases: Phrases) -> bool:
+    """Return whether a reply is nothing but these values, each a number or one of a few words."""
+    if any("enum" not in schema and schema.get("type") not in {"integer", "number"} for schema in fields.values()):
+        return False
+    given = [f"{each}" for each in values.values()]
+    words = tokens(text) if len(text) <= LONGEST_REPLY else ()
+    around = PhraseSet([*phrases.fillers, *phrases.conjunctions, *map(in_words, fields)])
+    return values.keys() == fields.keys() and consists_of(words, PhraseSet(given), around)
 
 
 def _has_only(words: Sequence[str], name: Sequence[str], around: PhraseSet) -> bool:

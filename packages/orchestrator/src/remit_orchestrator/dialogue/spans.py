@@ -39,9 +39,13 @@ class TextPiece(Struct, frozen=True, kw_only=True):
     otherwise: bool = False
     """Whether it is what is done if the condition before does not hold."""
     shared: bool = False
-    """Whether the condition follows another piece, and may be meant for that one alone."""
+    """Whether the condition stands with another piece, and may be meant for that one alone."""
     opens: bool = False
     """Whether it begins as a request does."""
+    sentence: bool = False
+    """Whether a sentence or a line begins with it."""
+    listed: bool = False
+    """Whether it stands in a list, or is an example word for word: then it is a request of its own."""
 
 
 class Vocabulary(Struct, frozen=True):
@@ -66,7 +70,8 @@ def split(text: str, phrases: Phrases, vocabulary: Vocabulary, asks: Asks) -> tu
     splitter = _Splitter(text, phrases, vocabulary, asks)
     pieces: list[TextPiece] = []
     for hard in splitter.hard():
-        pieces += splitter.pieces(hard, pieces)
+        first, *others = splitter.pieces(hard, pieces)
+        pieces += [replace(first, sentence=True, listed=splitter.is_listed(hard)), *others]
     kept = _without_noise(text, pieces, phrases)
     if len(kept) == len(pieces) == 1 and not kept[0].condition:
         # All of it, with its punctuation, is asked for.
@@ -91,6 +96,7 @@ class _Splitter:
         self._words = [TextSpan(*each.span()) for each in _WORD.finditer(text)]
         self._tokens = [_token(each.of(text)) for each in self._words]
         self._verbatim = self._examples()
+        self._marked: list[TextSpan] = []
 
     def opens(self, span: TextSpan) -> bool:
         """Return whether a span begins as a request does, after courtesies."""
@@ -98,6 +104,10 @@ class _Splitter:
             if [self._tokens[place]] not in self._around:
                 return self._tokens[place] in self._vocabulary.openings
         return False
+
+    def is_listed(self, span: TextSpan) -> bool:
+        """Return whether a sentence or a line has the mark of a list, or is an example word for word."""
+        return span in self._verbatim or span in self._marked
 
     # ── what always parts ─────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -122,7 +132,12 @@ class _Splitter:
         mark = _MARK.match(self._text, span.start, span.end)
         start = mark.end() if mark else span.start
         inside = [each for each in self._words if start <= each.start and each.end <= span.end]
-        return TextSpan(inside[0].start, inside[-1].end) if inside else None
+        if not inside:
+            return None
+        bare = TextSpan(inside[0].start, inside[-1].end)
+        if mark:
+            self._marked.append(bare)
+        return bare
 
     def _examples(self) -> list[TextSpan]:
         """Return where examples stand in the text, the longest first; a single one that is all of it says nothing."""
@@ -189,9 +204,8 @@ class _Splitter:
         leading = self._soft(first) if first is not None else []
         if action is not None:
             rest = [TextPiece(whole=each, action=each, condition=wording) for each in self._soft(action)]
-            rest[0] = TextPiece(
-                whole=TextSpan(clause.start, rest[0].whole.end), action=rest[0].action, condition=wording
-            )
+            rest = [replace(each, shared=place > 0) for place, each in enumerate(rest)]
+            rest[0] = replace(rest[0], whole=TextSpan(clause.start, rest[0].whole.end))
             return [*(TextPiece(whole=each, action=each) for each in leading), *rest]
         if not leading:
             # Nothing is asked for under it: a question such as "when do you open".
@@ -269,8 +283,18 @@ class _Splitter:
 
     def _soft(self, span: TextSpan) -> list[TextSpan]:
         """Split at conjunctions and commas before what opens a request, or asks for something else."""
+        cuts = self._cuts(self._places(span))
+        # "My tent is torn, bring a new one": without a conjunction, what opens a request may say more of the same.
+        if not any(joined for _, _, joined in cuts):
+            cuts = []
         places = self._places(span)
-        found: list[TextSpan] = []
+        starts = [0, *(start for _, start, _ in cuts)]
+        ends = [*(end for end, _, _ in cuts), len(places)]
+        return [self._trimmed(self._over(places[start:end])) for start, end in zip(starts, ends, strict=True)]
+
+    def _cuts(self, places: Sequence[int]) -> list[tuple[int, int, bool]]:
+        """Return where pieces may end and the next ones begin, and whether a conjunction or their sense parts them."""
+        cuts: list[tuple[int, int, bool]] = []
         start = 0
         at = 1
         while at < len(places):
@@ -279,14 +303,13 @@ class _Splitter:
                 at += 1
                 continue
             left = self._over(places[start:at])
-            if self._parts(places, at + length, follows=follows, left=left):
-                found.append(left)
+            if (joined := self._parts(places, at + length, follows=follows, left=left)) is not None:
+                cuts.append((at, at + length, joined))
                 start = at + length
                 at = start + 1
             else:
                 at += max(1, length)
-        found.append(self._over(places[start:]))
-        return [self._trimmed(each) for each in found]
+        return cuts
 
     def _trimmed(self, span: TextSpan) -> TextSpan:
         """Return a piece without the conjunctions and words of order around it."""
@@ -316,15 +339,17 @@ class _Splitter:
         gap = self._text[self._words[places[at - 1]].end : self._words[places[at]].start]
         return (0, False) if _COMMA.search(gap) or gap.strip() in {",", ";", ":"} else (None, False)
 
-    def _parts(self, places: Sequence[int], at: int, *, follows: bool, left: TextSpan) -> bool:
+    def _parts(self, places: Sequence[int], at: int, *, follows: bool, left: TextSpan) -> bool | None:
+        """Return None if nothing else begins at a place; else whether that is so without another conjunction."""
         while at < len(places) and [self._tokens[places[at]]] in self._around:
             at += 1
         rest = places[at:]
         if len(rest) < 2:
-            return False
+            return None
+        asks = self._asks(left.of(self._text), self._next(rest).of(self._text))
         if self._tokens[rest[0]] in self._vocabulary.openings:
-            return True
-        return follows and self._asks(left.of(self._text), self._next(rest).of(self._text))
+            return follows or asks
+        return True if follows and asks else None
 
     def _next(self, places: Sequence[int]) -> TextSpan:
         """Return the words up to the next conjunction or comma."""

@@ -97,13 +97,13 @@ class MeaningEvidence(NamedTuple):
     known: float
     """The share of its letters in runs that the team's texts have."""
     length: float
-    """How long it is, up to that of a usual request."""
+    """How long it is, up to a few words."""
 
 
-# Fitted by bench/fit_readers.py to the labelled texts of packages/orchestrator/tests/judgement.
+# Fitted by bench/fit_readers.py.
 HEAD = LogisticHead(
-    clear=(-6.93, -0.05, 2.32, 8.43, -1.03, -0.9, 9.29),
-    far=(1.94, -2.86, -2.69, -3.73, -2.44, 0.87, -0.48),
+    clear=(-7.93, 1.28, 3.66, 3.23, 0.66, -0.53, 5.61),
+    far=(1.68, -3.57, -4.8, -0.19, -1.84, -0.53, 1.16),
     sharpness=15.0,
 )
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
-from remit.words.components import in_words, name_words, short_value
+from remit.words.components import name_words, short_value
 from remit.words.units import MONEY, UNITS, Unit, unit_of
 from remit_orchestrator.text.lexicon import word_set
 from remit_orchestrator.text.vocabulary import COMMON_WORDS, stem
@@ -208,76 +208,6 @@ def _end(own: tuple[str, ...], terms: list[str]) -> Literal["start", "end", ""]:
     return ""
 
 
-_KINDS = {"number": "a number", "integer": "a whole number", "boolean": "yes or no", "array": "a list"}
-_FORMAT_WORDS = {"date": "a date", "time": "a time", "date-time": "a date and a time", "email": "an e-mail address"}
-# A description that opens like this reads well after "Could you tell me".
-_OPENS_QUESTION = word_set("question.asks")
-_ARTICLES = word_set("question.articles")
-# Nobody remembers more than this of a sentence: a longer question is a list.
-_MOST_IN_SENTENCE = 4
-# A longer description explains; the name alone is asked for, and the description stands beside it.
-_LONGEST_PHRASE = 60
-
-
-def question_for(fields: Mapping[str, Schema], offered: Mapping[str, Json] | None = None) -> str:
-    """Return the question for missing fields; *offered* are values from before that may be meant again."""
-    before = offered or {}
-    phrases = [_phrase(name, schema, before) for name, schema in fields.items()]
-    if len(phrases) > _MOST_IN_SENTENCE:
-        return "\n".join((f"Could you tell me the following? {_OWN_WORDS}", *(f"- {each}" for each in phrases)))
-    if len(phrases) == 1:
-        return f"Could you tell me {phrases[0]}?"
-    return f"Could you tell me {', '.join(phrases[:-1])} and {phrases[-1]}? {_OWN_WORDS}"
-
-
-_OWN_WORDS = "You can answer in your own words, all at once."
-
-
-def _phrase(name: str, schema: Schema, offered: Mapping[str, Json]) -> str:
-    """Return what is asked for, in words: "the discount rate (a number)"."""
-    label = in_words(name)
-    about: object = schema.get("description")
-    described = about.strip().rstrip(".") if isinstance(about, str) else ""
-    hints = [each for each in (_expected_form(schema), _before(name, offered)) if each]
-    words = [word.casefold() for word in _WORD.findall(described)]
-    if not words:
-        phrase = _name_phrase(label)
-    elif words[0] in _OPENS_QUESTION and len(described) <= _LONGEST_PHRASE:
-        phrase = _small(described)
-    elif not set(_WORD.findall(label.casefold())).isdisjoint(words) and len(described) <= _LONGEST_PHRASE:
-        phrase = f"the {_small(described)}"
-    else:
-        phrase = _name_phrase(label)
-        hints.insert(0, _small(described))
-    return f"{phrase} ({'; '.join(hints)})" if hints else phrase
-
-
-def _name_phrase(label: str) -> str:
-    """Return a field's name as what is asked for; a question word is the beginning of a clause."""
-    first, _, rest = label.partition(" ")
-    if first not in _OPENS_QUESTION or first in _ARTICLES:
-        return f"the {label}"
-    return label if rest else f"{label} it is"
-
-
-def _small(text: str) -> str:
-    """Return a text with a small first letter, unless the word is an abbreviation."""
-    return text if text[:2].isupper() else text[:1].lower() + text[1:]
-
-
-def _expected_form(schema: Schema) -> str:
-    """Return the expected form of a value, if a few words can describe it and it is not any text."""
-    options: object = schema.get("enum")
-    if isinstance(options, list):
-        choices = [str(each) for each in cast("list[Json]", options)]
-        return f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else "".join(choices)
-    return _FORMAT_WORDS.get(str(schema.get("format"))) or _KINDS.get(str(schema.get("type")), "")
-
-
-def _before(name: str, offered: Mapping[str, Json]) -> str:
-    return f"{short_value(offered[name])} as before?" if name in offered else ""
-
-
 Fits = Callable[[Schema, Json], bool]
 """Returns whether a value fits a JSON Schema."""
 
@@ -366,20 +296,6 @@ def earlier_values(
         sure = (declared or _identifies(field, last)) and not several and not repeated
         (certain if sure or again else offered)[name] = last.value
     return EarlierValues(certain, offered)
-
-
-def as_before(values: Mapping[str, Json]) -> str:
-    """Return the sentence that says which values were taken from before; empty without any."""
-    phrases = [_value_phrase(name, value) for name, value in values.items()]
-    if not phrases:
-        return ""
-    listed = phrases[0] if len(phrases) == 1 else f"{', '.join(phrases[:-1])} and {phrases[-1]}"
-    return f"For {listed}, as before."
-
-
-def _value_phrase(name: str, value: Json) -> str:
-    words = short_value(value) or "…"
-    return words if isinstance(value, str) and not words.isdecimal() else f"{in_words(name)} {words}"
 
 
 def _type(schema: Schema) -> str:

@@ -162,6 +162,11 @@ def _is_text(schema: Schema | None) -> bool:
     return schema is not None and schema.get("type") == "string"
 
 
+def takes_yes(expected: Mapping[str, Schema]) -> bool:
+    """Return whether "yes" may be a value of one of these fields, and not just an answer to something else."""
+    return any(each.get("type") == "boolean" or "enum" in each for each in expected.values())
+
+
 def wanted(schema: Schema | None, names: Sequence[str]) -> dict[str, Schema]:
     """Return the fields of an input that are in *names*, each with its schema."""
     schema = schema or {}

@@ -33,6 +33,9 @@ from remit.runtime.sessions import FACT_LENGTH, MOST_NEW_FACTS, memorable
 
 log = logging.getLogger("remit")
 
+# A callee whose time is over may clean up for a tenth of it, which is what its caller keeps back for itself: so the
+# answer leaves in time; or for so many milliseconds if that is more, because clean-up waits for the event loop.
+GRACE_SHARE, LEAST_GRACE_MS = 10, 100
 # Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
 _RESULT = Kind.RESULT
 
@@ -415,7 +418,7 @@ class DelegationTasks:
 
     def stop(self, frame: Frame, why: Fault) -> None:
         """Cancel a delegation and everything below it at once; each then has the grace time to clean up."""
-        grace_end = self.parts.clock.now() + self.parts.limits.grace_ms / 1_000
+        grace_end = self._grace_end(frame, why)
         if frame.children and why.code is Code.TIMEOUT:
             frame.passed_on = True  # its time was used by those that it waited for
         for each in frame.subtree():
@@ -507,21 +510,29 @@ class DelegationTasks:
         elif not frame.children:
             self._abandon(frame)
 
+    def _grace_end(self, frame: Frame, why: Fault) -> float:
+        """Return when a delegation that is stopped now is abandoned: soon, if its time is over.
+
+        A remote agent keeps all of the grace time, or a known outcome would be reported as unknown.
+        """
+        grace_ms = self.parts.limits.grace_ms
+        if why.code is Code.TIMEOUT and not any(isinstance(each.agent, Remote) for each in frame.subtree()):
+            grace_ms = min(grace_ms, max(LEAST_GRACE_MS, frame.request.remit.time_ms // GRACE_SHARE))
+        return self.parts.clock.now() + grace_ms / 1_000
+
     def _abandon(self, frame: Frame) -> None:
         frame.abandoned = True
-        grace_end = self.parts.clock.now() + self.parts.limits.grace_ms / 1_000
+        assert frame.stopping is not None
         for above in frame.lineage()[1:]:
             # It could not stop before this one did, so its own grace time starts now.
             if above.stopping is not None:
                 self._wheel.discard(above, above.tick)
-                above.tick = self._wheel.add(above, grace_end)
+                above.tick = self._wheel.add(above, self._grace_end(above, above.stopping))
         if frame.task is not None:
             self.abandoned.add(frame.task)
             frame.task.add_done_callback(self.abandoned.discard)
         log.warning("agent %s ignores cancellation; %s was abandoned", frame.card.name, frame.path)
-        grace_ms = self.parts.limits.grace_ms
-        self.recording.notice(frame, f"{frame.card.name} did not stop within {grace_ms} ms and was abandoned")
-        assert frame.stopping is not None
+        self.recording.notice(frame, f"{frame.card.name} did not stop when it was cancelled, and was abandoned")
         self.settlement.settle(frame, stopped(frame, frame.stopping))
 
     def close(self) -> None:
