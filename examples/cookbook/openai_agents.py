@@ -24,10 +24,10 @@ async def main() -> None:
         hub = Hub(store=MemoryStore())
         hub.add("researcher", Agent(name="researcher", model=model, tools=[search]))
         async with client, hub:
-            response = await hub.ask("researcher", "Find it", user="ada", max_tokens=1_000)
+            response = await hub.ask("researcher", "Find it", user="ada", max_tokens=2_000)
             fault = response.fault
             print(f"{response.status}: {fault and fault.code}")
-            print(f"searched {len(response.tool_calls)} times, within the budget: {response.usage.total <= 1_000}")
+            print(f"searched {len(response.tool_calls)} times, within the budget: {response.usage.total <= 2_000}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,9 @@ import json
 import random
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,6 +60,10 @@ from remit_testing.agents import (
 )
 from remit_testing.memory import MemoryStore
 from remit_testing.samples import ManualClock
+
+HAS_MCP = False
+with suppress(ImportError):  # CrewAI asks for an earlier version of the package
+    HAS_MCP = bool(import_module("remit_models.mcp.connection"))
 
 SHELVES = 5
 CUT_RUNS = 66
@@ -619,6 +625,23 @@ class FrameworkConformance(AgentConformance):
                 usable.append(response.status is Status.PARTIAL and "tea-" in str(response.result))
         assert sum(usable) >= 0.95 * CUT_RUNS, usable
 
+    async def test_what_it_found_before_its_tokens_were_spent_is_in_its_answer(self) -> None:
+        self._unless(self.no_own_tools)
+
+        async def script(seen: Seen) -> Say | Use:
+            return Use(OWN_TOOL, usage=(400, 40)) if seen.tools else Say([OWN_FOUND], usage=(300, 20))
+
+        def own_tool() -> str:
+            """Look in the drawer."""
+            return OWN_FOUND
+
+        hub = self.hub()
+        hub.add(TESTED, self.make(script, [own_tool]))
+        async with hub:
+            response = await hub.ask(TESTED, "Look", user="u-1", max_tokens=2_000)
+        assert response.status in (Status.PARTIAL, Status.FAILED), response.status
+        assert OWN_FOUND in str(response.result), response.fault
+
     async def test_its_model_reads_what_a_tool_of_its_own_finds_with_tokens(self) -> None:
         self._unless(self.no_own_tools or self.reads_clear)
         planted = ["ada@example.org", "4111 1111 1111 1111", "AKIAIOSFODNN7EXAMPLX"]
@@ -639,7 +662,7 @@ class FrameworkConformance(AgentConformance):
     async def test_none_of_500_planted_values_is_in_a_prompt(self, tmp_path: Path) -> None:
         """However they come: in the request, files, results and failures of tools, MCP results, answers and forms."""
         ways = ["request", "file", *(() if self.reads_clear else ("own tool",))]
-        ways += [] if self.no_tools else ["tool", "failure", "server"]
+        ways += [] if self.no_tools else ["tool", "failure", *(["server"] if HAS_MCP else [])]
         ways += [] if self.no_delegation else ["answer", "form"]
         values = planted()
         told = {way: f"By {way}: {sentence(values[place :: len(ways)])}" for place, way in enumerate(ways)}
@@ -673,8 +696,9 @@ class FrameworkConformance(AgentConformance):
 
         options: dict[str, Any] = {}
         if not self.no_tools:
+            options = {"tools": [TOOL, "fall", *(["shop.customers"] if HAS_MCP else [])]}
+        if "server" in told:
             add_server(hub, told["server"], tmp_path)
-            options = {"tools": [TOOL, "fall", "shop.customers"]}
         hub.add(TESTED, self.make(script, [] if self.reads_clear else [own_tool]), may_call=[HELPER], **options)
         file = File(name="notes.txt", media_type="text/plain", data=told["file"].encode())
         async with hub:
@@ -682,7 +706,8 @@ class FrameworkConformance(AgentConformance):
         assert response.ok, response.fault
         read = " ".join(f"{each.text} {each.tool_results}" for each in seen)
         assert [value for value in values if value in read] == []
-        assert [way for way in ways if f"By {way}" not in read and way != "file"] == [], "it never reached the model"
+        unread = [way for way in ways if f"By {way}" not in read and way != "file"]
+        assert unread == [], "it never reached the model"
 
     async def test_a_tool_of_its_own_is_recorded_with_its_arguments_and_its_failure(self) -> None:
         self._unless(self.no_own_tools)

@@ -36,6 +36,9 @@ class FollowsScript(BaseLLM):
     def supports_function_calling(self) -> bool:
         return True
 
+    def get_context_window_size(self) -> int:
+        return 200_000  # of one that is not known, CrewAI gives long results of tools in parts
+
     def call(
         self, messages: Any, tools: Any = None, from_task: Any = None, from_agent: Any = None, **options: Any
     ) -> Any:
