@@ -8,15 +8,16 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 
 # What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
 CEILINGS = {
-    "modules": 638,
-    "lines": 150_680,
-    "lines of tests": 151_055,
+    "modules": 652,
+    "lines": 152_920,
+    "lines of tests": 151_950,
     # Upkeep of a store came from the core, and a process asks before it uses a tool of its own, or more tokens. Whoever
     # approves can reveal what tokens stand for: here, in the core, and over HTTP with its two clients. Each command
     # that limits tokens limits money, and a plugin can reach an agent by its address. The terminal shows what it cut
     # before a yes counts, and commands of three packages stop at a signal by one piece of code here.
     # Doctor says where prices come from, and the team file names a reader, a language and an encoder.
-    "package cli: lines": 20_320,
+    # `remit eval` and `remit runs replay` have their checks and their sentences here.
+    "package cli: lines": 21_230,
     # Cards that could not be read are read again, and users take turns for an agent that another hub hosts.
     "package cluster: lines": 8_795,
     # Tools that an agent brings along are used like those of the hub, what models read is redacted, cancels are kept,
@@ -24,8 +25,9 @@ CEILINGS = {
     # Callers limit the arguments of tools, a person allows a model without a price, and plugins bring guards and
     # companions. Tools have rates, conditions judge paths and the items of lists, and a call waits for tokens that
     # others of its run hold. A user's day is shared by the runs that go on at once, in a module of its own.
-    "package core: lines": 32_585,
-    "package core: modules": 132,
+    # Recording and replay: what comes from outside is caught at HTTP, tools, people and other hubs, compared and named.
+    "package core: lines": 33_835,
+    "package core: modules": 137,
     # Each use of a tool is judged and recorded, and each coding tool has its own way to be told of changed arguments.
     "package guard: lines": 4_490,
     # Eight frameworks each have their own way to stop at a tool, to ask, to count, and to go on with other arguments.
@@ -35,12 +37,14 @@ CEILINGS = {
     "package relay: lines": 27_335,
     # Credentials and the extension of A2A carry money and limits on the arguments of tools, and a cancel over A2A and
     # MCP does not need the store.
-    "package server: lines": 27_530,
+    # Documents of evaluations and replays.
+    "package server: lines": 27_615,
     # Money and limits on tools go over every transport, any A2A agent can be checked for Remit's extension, and a store
     # in memory begins with a copy of an empty one.
     "package testing: lines": 3_555,
     # Hidden characters in a question are written out before it is kept.
-    "lines that Hub needs": 31_060,
+    # A hub can be recorded and replayed.
+    "lines that Hub needs": 32_365,
     "files run by hub.ask with a nested delegation": 39,
     # Nine of them are fair shares of tokens, and answers that are compared with earlier ones; nine more are money, and
     # two the limits on the arguments of tools, and two the day of a user.
