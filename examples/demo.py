@@ -254,7 +254,7 @@ def show_verdict() -> int:
     result_line, *_ = str(verdict).splitlines()
     program = "remit" if shutil.which("remit") else shown(Path(sys.executable).with_name("remit"))
     field("audit", result_line, GREEN if verdict.ok else RED)
-    field("look", f"{program} runs list --store {STORE}; {program} runs replay last --store {STORE}")
+    field("look", f"{program} runs list --store {STORE}; {program} runs print last --store {STORE}")
     field("ask", f'{program} ask "How much were the meals?" --team {shown(TEAM)}')
     return 0 if verdict.ok else 1
 

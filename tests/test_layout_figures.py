@@ -8,16 +8,17 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 
 # What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
 CEILINGS = {
-    "modules": 640,
-    "lines": 151_620,
-    "lines of tests": 152_165,
+    "modules": 654,
+    "lines": 153_860,
+    "lines of tests": 153_060,
     # Upkeep of a store came from the core, and a process asks before it uses a tool of its own, or more tokens. Whoever
     # approves can reveal what tokens stand for: here, in the core, and over HTTP with its two clients. Each command
     # that limits tokens limits money, and a plugin can reach an agent by its address. The terminal shows what it cut
     # before a yes counts, and commands of three packages stop at a signal by one piece of code here.
     # Doctor says where prices come from, and the team file names a reader, a language and an encoder. Rules judge
-    # answers, too: by personal data, size, a schema and functions of the team.
-    "package cli: lines": 20_475,
+    # answers, too: by personal data, size, a schema and functions of the team. `remit eval` and `remit runs replay` have
+    # their checks and their sentences here.
+    "package cli: lines": 21_385,
     # Cards that could not be read are read again, and users take turns for an agent that another hub hosts.
     "package cluster: lines": 8_795,
     # Tools that an agent brings along are used like those of the hub, what models read is redacted, cancels are kept,
@@ -25,9 +26,10 @@ CEILINGS = {
     # Callers limit the arguments of tools, a person allows a model without a price, and plugins bring guards and
     # companions. Tools have rates, conditions judge paths and the items of lists, and a call waits for tokens that
     # others of its run hold. A user's day is shared by the runs that go on at once, in a module of its own. Answers of
-    # peers are read as far as they can be, and guards judge answers: a module for each.
-    "package core: lines": 33_090,
-    "package core: modules": 134,
+    # peers are read as far as they can be, and guards judge answers: a module for each. What comes from outside of a run
+    # is recorded and replayed, and compared: at HTTP, tools, people and other hubs.
+    "package core: lines": 34_340,
+    "package core: modules": 139,
     # Each use of a tool is judged and recorded, and each coding tool has its own way to be told of changed arguments.
     "package guard: lines": 4_490,
     # Eight frameworks each have their own way to stop at a tool, to ask, to count, and to go on with other arguments.
@@ -37,12 +39,13 @@ CEILINGS = {
     "package relay: lines": 27_335,
     # Credentials and the extension of A2A carry money and limits on the arguments of tools, and a cancel over A2A and
     # MCP does not need the store. Answers in A2A and every dialect are read in the forms that peers write.
-    "package server: lines": 27_775,
+    # Evaluations and replays have documents.
+    "package server: lines": 27_860,
     # Money and limits on tools go over every transport, any A2A agent can be checked for Remit's extension, and a store
     # in memory begins with a copy of an empty one. Answers are judged at the hub of their caller over every transport.
     "package testing: lines": 3_585,
-    # Hidden characters in a question are written out before it is kept.
-    "lines that Hub needs": 31_360,
+    # Hidden characters in a question are written out before it is kept. A hub can be recorded and replayed.
+    "lines that Hub needs": 32_665,
     "files run by hub.ask with a nested delegation": 39,
     # Nine of them are fair shares of tokens, and answers that are compared with earlier ones; nine more are money, and
     # two the limits on the arguments of tools, and two the day of a user.

@@ -1,4 +1,4 @@
-"""`remit runs resume` and `remit runs replay`: what a killed process left behind goes on, and nothing is done twice."""
+"""`remit runs resume` and `remit runs print`: what a killed process left behind goes on, and nothing is done twice."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 from commands import popen, run_program
 from crew import REMIT, remit
 from remit.stores.connection import connect_file
-from remit_server.documents.runs import Replay, Resumed, RunAnswer, RunDetails
+from remit_server.documents.runs import Resumed, RunAnswer, RunDetails, RunSteps
 from waiting import PATIENCE_S, wait_until
 
 TEAM = """
@@ -310,7 +310,7 @@ def test_a_run_that_has_not_ended_is_resumed_and_not_retried(crew: Path) -> None
 def test_a_recorded_run_is_shown_step_by_step_and_nobody_is_called(crew: Path) -> None:
     assert remit(crew, "run", *TRIP, "--user", "ana").returncode == 0
     (crew / "flow_code.py").unlink()
-    done = remit(crew, "runs", "replay", "last")
+    done = remit(crew, "runs", "print", "last")
     assert done.returncode == 0, done.stderr
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert lines[0] == "0.00  ana asks trip: go"
@@ -318,7 +318,7 @@ def test_a_recorded_run_is_shown_step_by_step_and_nobody_is_called(crew: Path) -
     assert any(line.endswith("  trip asks worker: a") for line in lines)
     assert any("worker: success" in line for line in lines)
     assert "did b b" in lines
-    output = msgspec.json.decode(remit(crew, "runs", "replay", "last", "--json").stdout, type=Replay)
+    output = msgspec.json.decode(remit(crew, "runs", "print", "last", "--json").stdout, type=RunSteps)
     assert output.state == "finished"
     assert [step.kind for step in output.steps][:2] == ["started", "progress"]
     assert [step.preview for step in output.steps][-1] == "did c c"
@@ -328,7 +328,7 @@ def test_a_recorded_run_is_shown_step_by_step_and_nobody_is_called(crew: Path) -
 
 def test_a_run_that_has_not_ended_is_shown_as_far_as_it_came(crew: Path) -> None:
     run = killed_at(crew, "b", *TRIP)
-    done = remit(crew, "runs", "replay", run)
+    done = remit(crew, "runs", "print", run)
     assert "trip asks worker: b" in done.stdout
     assert f"→ remit runs resume {run[:16]}" in done.stderr
     words = {"_REMIT_COMPLETE": "bash_complete", "COMP_WORDS": "remit runs resume ", "COMP_CWORD": "3"}

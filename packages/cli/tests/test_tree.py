@@ -13,7 +13,7 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Body, Delta, Kind, Notice, Progress, Record, Refusal, SharedStep, ToolUse
 from remit.runtime.run_tree import Tree
-from remit_cli.show.runs import replayed
+from remit_cli.show.runs import steps_of
 from remit_cli.show.screen import spell_ms
 from remit_cli.show.tree_lines import in_columns, lines_of, sentence
 from samples import a_remit, a_request, a_response
@@ -349,7 +349,7 @@ def test_each_record_is_one_plain_line() -> None:
 
 
 def test_in_a_replay_time_does_not_go_back_where_two_wrote_at_once() -> None:
-    steps = replayed(
+    steps = steps_of(
         RUN,
         "running",
         recorded((100, make_request()), (105, make_request(f"{RUN}.2")), (104, make_request(f"{RUN}.1"))),

@@ -34,6 +34,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         "run": "Ask an agent to do a task, and watch the calls.",
         "ask": "Describe what you want; the team chooses the agents.",
         "chat": "Chat with an agent.",
+        "eval": "Run cases, and check their answers and calls.",
     },
     "Look": {
         "runs": "List, show, watch, cancel and resume runs.",
@@ -69,6 +70,7 @@ _MODULES = {
     **dict.fromkeys(("dev", "reload"), "serve"),
     **dict.fromkeys(("errors", "schema"), "docs"),
     "users": "store",
+    "eval": "evaluation",
 }
 
 _OWN = {

@@ -41,6 +41,13 @@ from remit_cli.options import (
 )
 @save_option
 @click.option("--detach", is_flag=True, help="Run in the background; print the run id once it is recorded.")
+@click.option(
+    "--record",
+    "recording",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Keep what models, tools and people reply in FILE, for `remit runs replay`.",
+)
 @verbose_option
 @json_option
 @jsonl_option
@@ -58,6 +65,7 @@ def run(
     paths: tuple[Path, ...],
     folder: Path | None,
     detach: bool,
+    recording: Path | None,
     verbose: bool,
     as_json: bool,
     as_jsonl: bool,
@@ -80,7 +88,10 @@ def run(
       remit run assistant - --json < task.txt
       remit run assistant "What did I pay?" --file receipt.png --save results
       remit run assistant "Sort my receipts" --detach
+      remit run assistant "Sort my receipts" --record receipts.jsonl
     """
+    if detach and recording is not None:
+        raise click.UsageError("--detach and --record cannot be combined: the file is written at the end of the run")
     if detach and as_jsonl:
         raise click.UsageError(
             "--detach and --jsonl cannot be combined; follow the run with `remit runs watch --jsonl`"
@@ -110,7 +121,15 @@ def run(
     from remit_cli.drive.run_order import carry_out
 
     raise SystemExit(
-        carry_out(order, as_json=as_json, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file, folder=folder)
+        carry_out(
+            order,
+            as_json=as_json,
+            as_jsonl=as_jsonl,
+            verbose=verbose,
+            named_team=team_file,
+            folder=folder,
+            recording=recording,
+        )
     )
 
 

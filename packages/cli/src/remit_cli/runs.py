@@ -26,13 +26,13 @@ from remit_cli.show.runs import (
     export_records,
     find_run,
     print_details,
-    print_replay,
     print_runs,
+    print_steps,
     print_tree,
     records_of,
-    replayed,
     run_line,
     standing,
+    steps_of,
     summary_of,
     tree_of,
 )
@@ -290,28 +290,72 @@ def retry(
     raise SystemExit(carry_out(order, as_json=as_json, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file))
 
 
-@runs.command()
+@runs.command("print")
 @click.argument("run", shell_complete=run_ids)
 @json_option
 @store_options
-def replay(run: str, as_json: bool, given: GivenStore) -> None:
-    """Show the recorded steps of a RUN in order: time, agent, event, and the start of each result.
+def print_(run: str, as_json: bool, given: GivenStore) -> None:
+    """Print the recorded steps of a RUN in order: time, agent, event, and the start of each result.
 
     No agent is called.
 
     \b
     Example:
-      remit runs replay last
+      remit runs print last
     """
 
     with reading(record_file(given)) as view:
         run = find_run(view, run)
         known = summary_of(view, run)
-        steps = replayed(run, known.state if known else "finished", records_of(view, run))
+        steps = steps_of(run, known.state if known else "finished", records_of(view, run))
     if as_json:
         print_json(steps)
     else:
-        print_replay(steps)
+        print_steps(steps)
+
+
+@runs.command()
+@click.argument("recording", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--new",
+    type=click.Choice(["refuse", "ask"]),
+    default="refuse",
+    show_default=True,
+    help="Refuse calls that are not in the recording, or really make them, from the first difference on.",
+)
+@verbose_option
+@json_option
+@team_options
+def replay(
+    recording: Path,
+    new: Literal["refuse", "ask"],
+    verbose: bool,
+    as_json: bool,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Run the agents' code again on a RECORDING that `remit run --record` made, and name the first difference.
+
+    Calls that are in the recording get the recorded replies, so that neither a network nor a key is needed. What the
+    team records goes into a store that is deleted at the end.
+
+    The exit code is 0 if nothing differs, and 1 if something does.
+
+    \b
+    Example:
+      remit runs replay receipts.jsonl
+      remit runs replay receipts.jsonl --set agents.assistant.prompt="Be brief." --new ask
+    """
+    from remit_cli.drive import replaying
+    from remit_cli.show.evaluation import print_replay
+
+    team = replaying.recorded_team(team_path(team_file), overrides, offline=new == "refuse")
+    report = replaying.carry_out(team, recording, new, verbose=verbose)
+    if as_json:
+        print_json(report)
+    else:
+        print_replay(report)
+    raise SystemExit(0 if report.same else 1)
 
 
 @runs.command()

@@ -64,7 +64,7 @@ def load_team(
     path = Path(path).absolute()
     text = read_text(path) if draft is None else draft
     values, lines = parse_text(text, path)
-    source = _Source(path.name, lines, {})
+    source = ValueSource(path.name, lines, {})
     wrong = list(_secrets_in(values))
     unusable = _override(values, source, from_environment(environ, values))
     unusable += _override(values, source, from_flags(overrides))
@@ -118,7 +118,7 @@ def load_team(
 def located(team: Team, remarks: Iterable[WrongPart]) -> list[Problem]:
     """Return remarks about a loaded team with their places in its file."""
     values, lines = parse_text(read_text(team.file), team.file)
-    return _Source(team.file.name, lines, {}).problems(values, list(remarks))
+    return ValueSource(team.file.name, lines, {}).problems(values, list(remarks))
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -141,7 +141,7 @@ def read_text(path: Path) -> str:
         raise _invalid(path, [Problem(f"{path.name}:{line}", "this is not text in UTF-8")]) from error
 
 
-def parse_text(text: str, path: Path) -> tuple[dict[str, Any], TomlLines]:
+def parse_text(text: str, path: Path, suggestion: str | None = None) -> tuple[dict[str, Any], TomlLines]:
     """Return the values in a text and the lines of its keys, or raise a `RemitError` that names the invalid lines."""
     try:
         values = tomllib.loads(text)
@@ -158,15 +158,17 @@ def parse_text(text: str, path: Path) -> tuple[dict[str, Any], TomlLines]:
             line, column = (position[1], position[2]) if position and position[1] else (str(text.count("\n") + 1), None)
             where = f" (column {column})" if column else " (at the end of the file)"
             problems.append(Problem(f"{path.name}:{line}", f"not TOML: {_POSITION.sub('', message)}{where}"))
-        raise _invalid(path, problems) from error
+        raise _invalid(path, problems, suggestion) from error
     except RecursionError as error:
-        raise _invalid(path, [Problem(path.name, _TOO_DEEP)]) from error
+        raise _invalid(path, [Problem(path.name, _TOO_DEEP)], suggestion) from error
     if deep := [line for place, line in lines.of.items() if len(place) > MAX_NESTING]:
-        raise _invalid(path, [Problem(f"{path.name}:{deep[0]}", _TOO_DEEP)])
+        raise _invalid(path, [Problem(f"{path.name}:{deep[0]}", _TOO_DEEP)], suggestion)
     return values, lines
 
 
-def _override(values: dict[str, Any], source: "_Source", overrides: Iterable[Override | Unusable]) -> list[Unusable]:
+def _override(
+    values: dict[str, Any], source: "ValueSource", overrides: Iterable[Override | Unusable]
+) -> list[Unusable]:
     unusable: list[Unusable] = []
     for override in list(overrides):
         if isinstance(override, Unusable):
@@ -181,7 +183,7 @@ def _override(values: dict[str, Any], source: "_Source", overrides: Iterable[Ove
 # ── errors ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Source(NamedTuple):
+class ValueSource(NamedTuple):
     """The origin of each value: a line of the file, a variable, or a flag."""
 
     file: str
@@ -305,7 +307,7 @@ def _secrets_in(value: Any, place: Place = ()) -> Iterator[WrongPart]:
         )
 
 
-def _invalid(path: Path, problems: Sequence[Problem]) -> RemitError:
+def _invalid(path: Path, problems: Sequence[Problem], suggestion: str | None = None) -> RemitError:
     count = "one thing is" if len(problems) == 1 else f"{len(problems)} things are"
     # Errors in code show when it is imported, which the plain check does not do.
     imported = any(each.message.startswith(IMPORTING) for each in problems)
@@ -315,7 +317,7 @@ def _invalid(path: Path, problems: Sequence[Problem]) -> RemitError:
             Code.TEAM_INVALID,
             f"{count} wrong in {path}",
             problems=tuple(problems),
-            suggestion=f"Correct what is named; {check} without running an agent.",
+            suggestion=suggestion or f"Correct what is named; {check} without running an agent.",
         )
     )
 
@@ -368,7 +370,7 @@ def read_schemas(values: dict[str, Any], team: TeamFile, folder: Path) -> Iterat
             given: Schema | str | None = getattr(capability, field)
             if given is None:
                 continue
-            schema, wrong = (given, None) if isinstance(given, dict) else _schema_in(folder / given)
+            schema, wrong = (given, None) if isinstance(given, dict) else read_schema(folder / given)
             if schema is not None:
                 wrong = check_schema(schema)
                 wrong = wrong and f"this is not a JSON Schema: {wrong}"
@@ -377,7 +379,8 @@ def read_schemas(values: dict[str, Any], team: TeamFile, folder: Path) -> Iterat
                 yield WrongPart(("capabilities", code, field), wrong)
 
 
-def _schema_in(file: Path) -> tuple[Schema | None, str | None]:
+def read_schema(file: Path) -> tuple[Schema | None, str | None]:
+    """Return the JSON Schema in a file, or why it cannot be read."""
     try:
         schema = json.loads(file.read_bytes())
     except OSError as error:

@@ -5,7 +5,7 @@ import gc
 import shlex
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,9 +54,15 @@ class FinishedRun(NamedTuple):
 
 
 async def run_order(
-    order: Order, team: Team, on_record: OnRecord, *, verbose: bool, speakers: Collection[str] | None = None
+    order: Order,
+    team: Team,
+    on_record: OnRecord,
+    *,
+    verbose: bool,
+    speakers: Collection[str] | None = None,
+    recording: Path | None = None,
 ) -> FinishedRun:
-    """Execute an order and return the outcome.
+    """Execute an order and return the outcome; what it gets from outside is kept in the file *recording*.
 
     With *speakers*, the output is for an end user: it shows what these agents say, not which agents do the work.
     """
@@ -70,8 +76,10 @@ async def run_order(
         # A log message names agents and quotes exceptions; the record has them, too.
         say = display.say if verbose or speakers is None else _nowhere
         with logging_to(say, verbose=verbose), interrupts(follower.stop, display.abandon):
-            async with hub:
+            async with hub, nullcontext() if recording is None else hub.record(recording) as recorder:
                 response = await follower.run(order)
+            for each in () if recorder is None else recorder.unrecorded:
+                display.say(f"warning: {each}")
             return FinishedRun(tree, response, place_of(team), follower.stopping)
     finally:
         display.close()
@@ -176,10 +184,11 @@ def carry_out(
     named_team: Path | None,
     speakers: Collection[str] | None = None,
     folder: Path | None = None,
+    recording: Path | None = None,
 ) -> int:
     """Execute an order, and return the exit code; *speakers* are the agents that address the user.
 
-    Files of the answer are written to *folder*.
+    Files of the answer are written to *folder*, and what the run gets from outside to *recording*.
     """
     gc.freeze()  # the modules stay until the end; what agents create from here on is collected as usual
     with data_only() as data:
@@ -188,13 +197,21 @@ def carry_out(
             if as_jsonl:
                 data.document(record_line(record))
 
-        team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)
+        if recording is None:
+            team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)
+        else:
+            from remit_cli.drive.replaying import recorded_team
+
+            team = recorded_team(Path(order.team_file), order.overrides, offline=False)
         try:
-            ended, stuck = running.run(run_order(order, team, print_record, verbose=verbose, speakers=speakers))
+            work = run_order(order, team, print_record, verbose=verbose, speakers=speakers, recording=recording)
+            ended, stuck = running.run(work)
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         if speakers is None:
             _tell(_closing_lines(ended, named_team), dim=ended.response.ok)
+        if recording is not None:
+            _tell([f"→ remit runs replay {shlex.quote(str(recording))}{same_team(named_team)}"], dim=True)
         _give(ended, data, as_json=as_json, as_jsonl=as_jsonl)
         tell_files(ended.response.files, folder)
         if speakers is not None:

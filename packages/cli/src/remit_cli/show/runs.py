@@ -44,10 +44,10 @@ from remit_server.documents.runs import (
     Branch,
     DelegationLine,
     NoticeLine,
-    Replay,
-    ReplayStep,
     RunDetails,
     RunLine,
+    RunStep,
+    RunSteps,
     RunTree,
     Spent,
     record_line,
@@ -445,16 +445,16 @@ STEP_WIDTH = 100
 STEP_LEAST = 20
 
 
-def replayed(run: str, state: State, records: Iterable[Record]) -> Replay:
+def steps_of(run: str, state: State, records: Iterable[Record]) -> RunSteps:
     """Return the steps of a run in order; no agent is called."""
-    tree, steps, began_ms, elapsed_ms = Tree(), list[ReplayStep](), None, 0
+    tree, steps, began_ms, elapsed_ms = Tree(), list[RunStep](), None, 0
     for record in records:
         node = tree.feed(record)
         began_ms = record.at_ms if began_ms is None else began_ms
         # A record is dated shortly before it gets its place in the order; the place counts.
         elapsed_ms = max(elapsed_ms, record.at_ms - began_ms)
         steps.append(
-            ReplayStep(
+            RunStep(
                 at_ms=record.at_ms,
                 elapsed_ms=elapsed_ms,
                 kind=record.kind,
@@ -464,7 +464,7 @@ def replayed(run: str, state: State, records: Iterable[Record]) -> Replay:
                 preview=text_of(_content(record))[:PREVIEW_LENGTH],
             )
         )
-    return Replay(run=run, state=state, steps=tuple(steps))
+    return RunSteps(run=run, state=state, steps=tuple(steps))
 
 
 def _content(record: Record) -> Json:
@@ -478,17 +478,17 @@ def _content(record: Record) -> Json:
             return None
 
 
-def print_replay(replay: Replay) -> None:
+def print_steps(run: RunSteps) -> None:
     """Print one line for each step, and below it the start of its input or result."""
-    for step in replay.steps:
-        indent = "  " * step.delegation.removeprefix(replay.run).count(".")
+    for step in run.steps:
+        indent = "  " * step.delegation.removeprefix(run.run).count(".")
         print_beside(f"{step.elapsed_ms / 1_000:8.2f}  {indent}", step.text)
         if step.preview:
             before = " " * 12 + indent
             room = min(STEP_WIDTH, max(STEP_LEAST, (output_width() or WIDTH) - len(before)))
             click.echo(before + styled(cut(one_line(step.preview), room), dim=True))
-    if replay.state != "finished":
-        click.echo(f"The run has not ended: {replay.state}.\n→ remit runs resume {short(replay.run)}", err=True)
+    if run.state != "finished":
+        click.echo(f"The run has not ended: {run.state}.\n→ remit runs resume {short(run.run)}", err=True)
 
 
 def export_records(path: Place, name: str | None, form: Literal["jsonl", "json"], out: Path | None) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from remit.runtime.aside import stepping_aside
+from remit.runtime.frames import RECORDED_TURN
 
 log = logging.getLogger("remit")
 
@@ -39,7 +40,13 @@ class Threads:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         begun = threading.Event()
-        self._put(lambda: _perform(function, argument, loop, future, begun))
+        turn = RECORDED_TURN.get()
+
+        def perform() -> None:
+            RECORDED_TURN.set(turn)  # a thread has its own context
+            _perform(function, argument, loop, future, begun)
+
+        self._put(perform)
         try:
             return await future
         except asyncio.CancelledError:

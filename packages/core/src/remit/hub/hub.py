@@ -6,6 +6,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack, cast
@@ -14,6 +15,7 @@ from remit.agents.cards import AgentOptions, local_card, refuse_unknown, seen_by
 from remit.agents.function import agent_from, closing, function_of, tool_from
 from remit.agents.threads import Threads
 from remit.agents.token_count import token_counter as default_token_counter
+from remit.hub.recording import HubRecording, NewCalls, Replay, recorded, replayed
 from remit.installed import brought
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
@@ -537,6 +539,29 @@ class Hub:
         With *own*, it is a tool that the agent brings along.
         """
         return preview_use(self._parts, agent, tool, arguments, user, own=own)
+
+    # ── recording and replaying ───────────────────────────────────────────────────────────────────────────────────────
+
+    def record(self, path: Path | str) -> AbstractAsyncContextManager[HubRecording]:
+        """Record what the models, tools, people and other hubs reply in all runs that begin within the block.
+
+        The file is written at the end of the block, without personal data, keys and headers.
+        """
+        from remit import __version__
+
+        return recorded(self._parts, Path(path), self._detector_of_recordings(), __version__)
+
+    def replay(self, path: Path | str, *, new: NewCalls = "refuse") -> AbstractAsyncContextManager[Replay]:
+        """Answer models, tools, people and other hubs from a recording in all runs that begin within the block.
+
+        *new* says what happens with a call that is not in the recording: it is refused, or really made. Afterwards
+        the replay has the differences; its `check()` raises an error that names the first one.
+        """
+        return replayed(self._parts, Path(path), self._detector_of_recordings(), new)
+
+    def _detector_of_recordings(self) -> Detector | None:
+        """Return what finds personal data in recordings, for a hub that redacts none."""
+        return None if self._parts.redactor.detector is not None else _installed_detector()
 
     # ── settings ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -58,6 +58,7 @@ class Code(StrEnum):
     DUPLICATE_REQUEST = "DUPLICATE_REQUEST"
     STATE_CONFLICT = "STATE_CONFLICT"
     USER_HAS_OPEN_RUN = "USER_HAS_OPEN_RUN"
+    NOT_RECORDED = "NOT_RECORDED"
     DELEGATION_UNAVAILABLE = "DELEGATION_UNAVAILABLE"
     DELEGATION_FAILED = "DELEGATION_FAILED"
     CANCELLED = "CANCELLED"
@@ -346,6 +347,14 @@ TABLE: dict[Code, ErrorRow] = {
         True,
         "A user cannot be erased while one of their runs is not over: what it still records would stay.",
         "Wait until the run is over, or cancel it; then erase the user.",
+    ),
+    Code.NOT_RECORDED: ErrorRow(
+        Blame.CALLER,
+        409,
+        1,
+        False,
+        "A run is replayed from a recording, and asks a model, a tool or an agent for something that is not in it.",
+        "If the change is meant, record the run again, or let the replay ask what is new.",
     ),
     Code.DELEGATION_UNAVAILABLE: ErrorRow(
         Blame.PEER,

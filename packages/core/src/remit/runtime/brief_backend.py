@@ -317,7 +317,11 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
         step = journal.recall(run, path, digest, keys, repeatable=True)
         if isinstance(step, Fault):
             raise RemitError(step)
-        value = plain_finding(name, await work()) if step is None else step.value
+        if step is None:
+            recorder = parts.recorder
+            value = plain_finding(name, await (work() if recorder is None else recorder.value(frame, name, work)))
+        else:
+            value = step.value
         if step is None and run.steps is not None:
             journal.note(parts.store, run, path, journal.JournalStep(digest, True, None, value), keys)
         frame.named = {*(frame.named or ()), path}

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -283,7 +284,8 @@ class ToolCalls:
         past_call = repeats.watch(self._frame, name, None, "", arguments)
         started = parts.clock.now()
         try:
-            value, why = await self._run_tool(tool, given, shown)
+            recorder, use = parts.recorder, partial(self._run_tool, tool, given, shown)
+            value, why = await (use() if recorder is None else recorder.tool(self._frame, name, arguments, use))
         finally:
             if not repeatable:
                 repeats.count_change(self._frame)

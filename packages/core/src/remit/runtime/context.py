@@ -33,6 +33,31 @@ class SharedRates(Protocol):
     async def rate_wait_ms(self, card: AgentCard | ToolCard | None) -> int: ...
 
 
+ToolResult = tuple[Json, Fault | None]
+
+
+class ReplyRecorder(Protocol):
+    """Keeps the replies of models, tools, people and other hubs, or gives those that were kept."""
+
+    def begin(self, frame: Frame) -> None:
+        """Note which delegation the running task belongs to; called before an agent or a remote agent starts."""
+        ...
+
+    async def tool(
+        self, frame: Frame, name: str, arguments: dict[str, Json], use: Callable[[], Awaitable[ToolResult]]
+    ) -> ToolResult:
+        """Return the result of a tool."""
+        ...
+
+    async def remote(self, frame: Frame, request: Request, send: Callable[[], Awaitable[Response]]) -> Response:
+        """Return the response of another hub."""
+        ...
+
+    async def value(self, frame: Frame, name: str, work: Callable[[], Awaitable[Json]]) -> Json:
+        """Return a value that an agent finds out once."""
+        ...
+
+
 class RuntimeContext(Struct, kw_only=True):
     """The parts that dispatch, runs and brief backends use; made once, by the hub.
 
@@ -72,6 +97,8 @@ class RuntimeContext(Struct, kw_only=True):
     """Awaited in turn before an agent of this hub that may use tools starts."""
     prices: Prices | None = None
     """What the tokens of models cost; None: no price is known."""
+    recorder: ReplyRecorder | None = None
+    """Keeps or gives what agents get from outside of their code; None: nothing is recorded or replayed."""
     lent_models: LentModels = field(default_factory=LentModels)
     """The models of hosts that wait for a run."""
 

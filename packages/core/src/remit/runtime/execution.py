@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -252,6 +253,8 @@ class Executor:
         frame.ran = not isinstance(frame.agent, Remote) or bool(frame.doubt)
         if parts.started is not None:
             parts.started(request)
+        if parts.recorder is not None:
+            parts.recorder.begin(frame)
         if isinstance(frame.agent, Remote):
             return await self._send(frame, frame.agent, request)
         if frame.doubt:
@@ -320,7 +323,12 @@ class Executor:
         line = LocalRemoteHandle(self._dispatch, frame, self._backend(frame, NO_TOOLS))
         ledger.outbound.setdefault(line.trace, []).append(frame)
         try:
-            sent = remote.send(await self._under_own_id(frame, await _for_callee(request)), line)
+            outgoing, recorder = await self._under_own_id(frame, await _for_callee(request)), parts.recorder
+            sent = (
+                remote.send(outgoing, line)
+                if recorder is None
+                else recorder.remote(frame, outgoing, partial(remote.send, outgoing, line))
+            )
             if isinstance(parts.registry.agents[frame.card.name].agent, Remote):
                 given = await sent
             else:  # it was sent to other hubs before a restart, and this one, which may be asked now, needs its slot

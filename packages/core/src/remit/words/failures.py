@@ -43,6 +43,7 @@ _REASONS = {
     Code.DUPLICATE_REQUEST: "something else had been asked for under the same number",
     Code.STATE_CONFLICT: "something changed in the meantime",
     Code.USER_HAS_OPEN_RUN: "a run of the user is not over",
+    Code.NOT_RECORDED: "it is not in the recording that is replayed",
     Code.DELEGATION_UNAVAILABLE: "it is not available at the moment",
     Code.DELEGATION_FAILED: "something went wrong on the way",
     Code.CANCELLED: "it was stopped",

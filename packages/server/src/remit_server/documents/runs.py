@@ -146,7 +146,7 @@ class Resumed(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
     left: Annotated[tuple[str, ...], Meta(description="Runs left unfinished because of an interrupt.")] = ()
 
 
-class ReplayStep(Struct, frozen=True, kw_only=True):
+class RunStep(Struct, frozen=True, kw_only=True):
     """One event of a run."""
 
     at_ms: AtMs
@@ -158,12 +158,56 @@ class ReplayStep(Struct, frozen=True, kw_only=True):
     preview: Annotated[str, Meta(description="The first 200 characters of the input or the result.")] = ""
 
 
-class Replay(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.replay/1"):
-    """The recorded steps of a run. Printed by `remit runs replay --json`."""
+class RunSteps(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.steps/1"):
+    """The recorded steps of a run. Printed by `remit runs print --json`."""
 
     run: RunId
     state: State
-    steps: Annotated[tuple[ReplayStep, ...], Meta(description="The steps, in order.")]
+    steps: Annotated[tuple[RunStep, ...], Meta(description="The steps, in order.")]
+
+
+class ReplayDifference(Struct, frozen=True, kw_only=True):
+    """A place in which a replay differs from its recording."""
+
+    run: Annotated[int, Meta(description="The number of the run in the recording, from 1.")]
+    agent: Annotated[str, Meta(description="The agent.")]
+    at: Annotated[str, Meta(description="The path of its delegation in the run; empty for the first.")]
+    kind: Annotated[
+        str,
+        Meta(
+            description="What differs: a call of a `model`, a `tool`, an `agent` of another hub, a question to a "
+            "`person`, a `value` that was found out once, the `request` or the `answer` of the run, or a `connection`."
+        ),
+    ]
+    call: Annotated[int, Meta(description="The number of the call among those of its kind in its delegation.")]
+    field: Annotated[str, Meta(description="The field that differs; empty: the call as a whole.")]
+    before: Annotated[str | None, Meta(description="What the recording has there; null: nothing.")]
+    after: Annotated[str | None, Meta(description="What the replay has there; null: nothing.")]
+    text: Annotated[str, Meta(description="The difference as a sentence.")]
+
+
+class ReplayedRun(Struct, frozen=True, kw_only=True):
+    """A run that was replayed."""
+
+    run: Annotated[int, Meta(description="Its number in the recording, from 1.")]
+    agent: Annotated[str, Meta(description="The agent that was asked.")]
+    status: Annotated[Status, Meta(description="Final status.")]
+    result: Annotated[Json, Meta(description="The answer.")] = None
+    fault: Annotated[Fault | None, Meta(description="The error, if it did not succeed.")] = None
+    usage: Annotated[Spent, Meta(description="Tokens, as recorded for recorded replies.")]
+
+
+class ReplayReport(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.replay/2"):
+    """How a recorded run went again. Printed by `remit runs replay --json`."""
+
+    recording: Annotated[str, Meta(description="The file of the recording.")]
+    same: Annotated[bool, Meta(description="Whether nothing differs.")]
+    replies: Annotated[int, Meta(description="The number of recorded replies.")]
+    asked: Annotated[int, Meta(description="The number of new calls that were really made.")]
+    differences: Annotated[
+        tuple[ReplayDifference, ...], Meta(description="The differences; the first one came first.")
+    ] = ()
+    runs: Annotated[tuple[ReplayedRun, ...], Meta(description="The runs.")] = ()
 
 
 class ChatBegun(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.chat/1"):
