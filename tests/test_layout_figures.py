@@ -16,8 +16,8 @@ CEILINGS = {
     # that limits tokens limits money, and a plugin can reach an agent by its address. The terminal shows what it cut
     # before a yes counts, and commands of three packages stop at a signal by one piece of code here.
     # Doctor says where prices come from, and the team file names a reader, a language and an encoder. Rules judge
-    # answers, too: by personal data, size, a schema and functions of the team. `remit eval` and `remit runs replay` have
-    # their checks and their sentences here.
+    # answers, too: by personal data, size, a schema and functions of the team. `remit eval` and `remit runs replay`
+    # have their checks and their sentences here.
     "package cli: lines": 21_385,
     # Cards that could not be read are read again, and users take turns for an agent that another hub hosts.
     "package cluster: lines": 8_795,
@@ -26,8 +26,7 @@ CEILINGS = {
     # Callers limit the arguments of tools, a person allows a model without a price, and plugins bring guards and
     # companions. Tools have rates, conditions judge paths and the items of lists, and a call waits for tokens that
     # others of its run hold. A user's day is shared by the runs that go on at once, in a module of its own. Answers of
-    # peers are read as far as they can be, and guards judge answers: a module for each. What comes from outside of a run
-    # is recorded and replayed, and compared: at HTTP, tools, people and other hubs.
+    # peers are read as far as they can be, and guards judge answers: a module for each.
     "package core: lines": 34_340,
     "package core: modules": 139,
     # Each use of a tool is judged and recorded, and each coding tool has its own way to be told of changed arguments.
