@@ -49,7 +49,8 @@ APP = "remit"
 _CONTROLS = frozenset({"transfer_to_agent", "set_model_response"})
 
 # The kit logs up to three tracebacks for every error that ends a run, one of them where this plugin ends it at a limit.
-# The hub reports it once, without data that it must not show. The kit also warns about settings that an app should have; this app exists for one run only.
+# The hub reports it once, without data that it must not show. The kit also warns about settings that an app should
+# have; this app exists for one run only.
 _NOISE = ("Node execution failed", "Root node", 'App "remit"', "Error in plugin 'remit'")
 for _name in ("workflow._node_runner", "runners", "plugins.plugin_manager"):
     logging.getLogger(f"google_adk.google.adk.{_name}").addFilter(
