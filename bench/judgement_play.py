@@ -188,7 +188,7 @@ class TruthfulPerson:
         named = [each["capability"] for each in shown.parts if each["capability"] is not None]
         if shown.decision == "said_back" and named:
             right = [at for at, code in enumerate(named, 1) if code in {*self._unless, *open_codes}]
-            if len(right) == len(named):
+            if len(right) == len(named) and self._yes != "1":
                 return self._yes
             # A plan is a numbered list: of it only what is wanted.
             return ", ".join(map(str, right)) if right else self._no.format(none=len(named) + 1)

@@ -263,7 +263,7 @@ class Orchestrator:
                 return _uncached(answer)
         if whole is not None and is_one_request(pieces, decisions, whole, labels, self._reading.thresholds):
             answer = await self._decided_alone(brief, text, whole, pending)
-            if len(pieces) > 1 and pending is None and answer.metadata["decision"] in {"did", "said_back", "offered"}:
+            if len(pieces) > 1 and pending is None and answer.metadata["decision"] != "cannot":
                 answer = _after(answer, [self._texts.one_request.format(text=" ".join(text.split()))])
         elif len(pieces) > 1 or (pieces and pieces[0].condition):
             answer = await self._planned(brief, text, pieces, decisions, pending)

@@ -35,6 +35,7 @@ def pieces(text: str, examples: list[str] = EXAMPLES) -> tuple[TextPiece, ...]:
             "1) cancel my visit 2) add me to the list 3) show me how",
             ["cancel my visit", "add me to the list", "show me how"],
         ),
+        ("a) my visit\nb) the list of today", ["my visit", "the list of today"]),
         ("- cancel my visit\n- call me a taxi", ["cancel my visit", "call me a taxi"]),
         ("cancel my visit\nbook a visit", ["cancel my visit", "book a visit"]),
         ("Cancel my visit. Book a visit!", ["Cancel my visit", "Book a visit"]),

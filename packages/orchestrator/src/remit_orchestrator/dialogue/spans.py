@@ -20,8 +20,8 @@ MOST_PIECES = 12
 # A request is usually stated in the first paragraphs; the rest is the material to work on.
 LONGEST_TEXT = 2_000
 
-_MARK = re.compile(r"[ \t]*(?:(?:[-*•–#>+]{1,6}|\(?\d{1,2}[.)])[ \t]+)")
-_INLINE_NUMBER = re.compile(r"(?:^|(?<=\s))\(?\d{1,2}[.)][ \t]+(?=\S)")
+_MARK = re.compile(r"[ \t]*(?:(?:[-*•–#>+]{1,6}|\(?(?:\d{1,2}[.)]|[a-z]\)))[ \t]+)")
+_INLINE_NUMBER = re.compile(r"(?:^|(?<=\s))\(?(?:\d{1,2}[.)]|[a-z]\))[ \t]+(?=\S)")
 # The token of a redacted value is one word.
 _WORD = re.compile(r"\[[A-Z][A-Z0-9_]{0,31}:[a-z]{12}\]|[^\W_]+(?:['’‘`´-][^\W_]+)*")
 _COMMA = re.compile(r"[,;:]\s+|\s[–—]\s")
