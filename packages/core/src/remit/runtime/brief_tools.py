@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -97,8 +98,12 @@ def _cut(value: Json, characters: int) -> Json:
 
 def _cut_text(text: str, characters: int, whole: bytes) -> str:
     # Between words, since half of a personal value would not be recognised as one.
-    start, space, _ = text[: characters + 1].rpartition(" ")
-    return f"{start if space else text[:characters]}… ({len(whole):,} bytes, {_digest(whole)})"
+    start = text[:characters]
+    between = _last_word(text[: characters + 1])
+    return f"{(between and start[: between.start()]) or start}… ({len(whole):,} bytes, {_digest(whole)})"
+
+
+_last_word = re.compile(r"[\w.@+%/=-]+\Z").search
 
 
 def _digest(whole: bytes) -> str:
