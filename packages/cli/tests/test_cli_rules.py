@@ -234,6 +234,16 @@ def _pending(folder: Path) -> list[Any]:
     [
         ("tool of the team", 'run = "bank:pay"\n', "rate = { calls = 1, seconds = 3600 }"),
         ("tool of an MCP server", 'allow = ["pay"]\n', "rates = { pay = { calls = 1, seconds = 3600 } }"),
+        (
+            "agent brings the tool along",
+            'run = "bank:teller"\n',
+            "tool_rates = { pay = { calls = 1, seconds = 3600 } }",
+        ),
+        (
+            "agent in a process brings the tool along",
+            'run = "bank:teller"\n',
+            "tool_rates = { pay = { calls = 1, seconds = 3600 } }",
+        ),
     ],
 )
 def test_a_tool_is_used_no_oftener_than_its_rate_and_that_is_explained(
@@ -241,9 +251,13 @@ def test_a_tool_is_used_no_oftener_than_its_rate_and_that_is_explained(
 ) -> None:
     team = bank / "remit.toml"
     team.write_text(team_of(kind, bank).replace(line, f"{line}{rate}\n"), encoding="utf-8")
-    use = "return await brief.use("
-    twice = CODE.replace(use, f"await brief.use('pay', to=to, amount=1)\n    {use}")
-    (bank / "bank.py").write_text(twice, encoding="utf-8")
+    code = (bank / "bank.py").read_text(encoding="utf-8")
+    for use, once in (
+        ("return await brief.use(", "await brief.use('pay', to=to, amount=1)"),
+        ("return await brief.use_own_tool(", "await brief.use_own_tool('pay', {'to': to, 'amount': 1}, run)"),
+    ):
+        code = code.replace(use, f"{once}\n    {use}")
+    (bank / "bank.py").write_text(code, encoding="utf-8")
     refused = remit("run", "teller", "bob 50", folder=bank)
     assert "RATE_LIMITED: tool pay is used too often" in refused.stderr
     assert ledger(bank) == ["bob 1"]

@@ -1,11 +1,13 @@
 """Rules of a team about the tools of coding tools: each use is judged before it happens, and is in the record."""
 
 import asyncio
+import hashlib
 import json
 import subprocess
 import tomllib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,10 @@ from claude_hooks import ClaudeCodeHooking, guarding, record
 from command_line import remit
 from guard_desk import Desk
 from opencode_events import OpenCodeTelling
+from remit import Limits
 from remit.ports import Decision
 from remit.runtime.approvers import decide
-from remit_guard import session
+from remit_guard import daemon, session
 from remit_guard.install import install
 from remit_guard.section import GuardSection
 from remit_guard.settings import GuardSettings
@@ -203,5 +206,49 @@ async def test_without_rules_a_use_is_recorded_briefly(tmp_path: Path) -> None:
     records = remit("runs", "export", "last", "--store", str(tmp_path / "guard" / "hub.db"), folder=tmp_path).stdout
     uses = [each["body"] for each in map(json.loads, records.splitlines()) if each["kind"] == "tool"]
     written, edited = (each["input"] for each in uses if each.get("input"))
-    assert written == {"file_path": "a.py", "content": "x" * 400 + "…"}
-    assert edited["edits"] == [{"old_string": "a", "new_string": "b" * 400 + "…"}] * 20
+    assert written["file_path"] == "a.py"
+    assert written["content"].startswith("x" * 400 + "… (100,000 bytes, SHA-256 ")
+    assert len(written["content"]) < 500
+    assert [each["new_string"][:401] for each in edited["edits"][:-1]] == ["b" * 400 + "…"] * 20
+    assert edited["edits"][-1].startswith("… 10 more, SHA-256 ")
+
+
+async def test_a_thousand_uses_with_large_arguments_fit_into_the_record(tmp_path: Path) -> None:
+    """All of each is judged, and its beginning, size and digest are recorded."""
+    team = convert(tomllib.loads(RULES)["guard"], GuardSection)
+    text = "To be or not to be. " * 4_000
+    async with guarding(tmp_path, GuardSettings(notify=False), team.team_rules()) as web, record(tmp_path) as store:
+        claude = ClaudeCodeHooking(web, tmp_path)
+        for number in range(1_000):
+            assert await use(claude, "Write", file_path=f"{number}.txt", content=text) == {}
+        refused = await use(claude, "Bash", command=f"echo '{text}'; rm -rf shop")
+        assert "nothing is deleted" in refused["permissionDecisionReason"]
+        await claude.hook("SessionEnd")
+        (run,) = await store.runs(limit=1)
+        uses = list[Any]()
+        while page := await store.records(run=run.run, after=uses[-1].seq if uses else 0):
+            uses += page
+    bodies = [each.body for each in uses if each.kind == "tool"]
+    assert len({each.input["file_path"] for each in bodies if each.tool == "Write" and each.input}) == 1_000
+    written = next(each.input["content"] for each in bodies if each.tool == "Write" and each.input)
+    assert written.startswith("To be or not to be. To be")
+    assert written.endswith(f"… (80,000 bytes, SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:16]})")
+    size = sum(len(str(each.input)) for each in bodies)
+    assert size < 2_000_000 < 1_000 * len(text)
+
+
+async def test_a_session_whose_record_is_full_says_what_to_do_and_its_next_begins_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(daemon, "Limits", partial(Limits, max_record_bytes=20_000))
+    team = convert(tomllib.loads(RULES)["guard"], GuardSection)
+    async with guarding(tmp_path, GuardSettings(notify=False), team.team_rules()) as web:
+        claude = ClaudeCodeHooking(web, tmp_path)
+        refused = dict[str, Any]()
+        for number in range(100):
+            refused = refused or await use(claude, "Bash", command=f"echo {number}")
+        reason = refused["permissionDecisionReason"]
+        assert "RECORD_LIMIT_EXCEEDED" in reason
+        assert "Tell the person to end it and to resume it in claude-code, or to begin a new one" in reason
+        await claude.hook("SessionEnd")
+        assert await use(claude, "Bash", command="echo again") == {}

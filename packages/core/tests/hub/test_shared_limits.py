@@ -42,6 +42,16 @@ def a_hub(folder: Path, *, fails: set[str] | None = None, rate: Rate | None = No
         except RemitError as error:
             return error.fault.code
 
+    async def dig_alone(_: dict[str, Any]) -> str:
+        return "dug"
+
+    @hub.agent("lone-digger", tool_rates={} if rate is None else {"dig": rate})
+    async def lone_digger(brief: Brief) -> str:
+        try:
+            return str(await brief.use_own_tool("dig", {}, dig_alone))
+        except RemitError as error:
+            return error.fault.code
+
     @hub.agent("boss", may_call=["worker"])
     async def boss(brief: Brief) -> str | None:
         reply = await brief.delegate("worker", objective=f"work on {brief.text}")
@@ -78,9 +88,11 @@ async def test_hubs_together_call_an_agent_no_oftener_than_its_rate(tmp_path: Pa
 
 
 async def test_hubs_together_use_a_tool_no_oftener_than_its_rate(tmp_path: Path) -> None:
+    """A tool that an agent brings along has a rate of its own, also where another one is called the same."""
     async with two_hubs(tmp_path, rate=Rate(calls=3, seconds=LONG_S)) as hubs:
-        done = await asyncio.gather(*(hub.ask("digger", user="u") for _ in range(3) for hub in hubs))
-    assert sorted(each.result for each in done) == ["RATE_LIMITED"] * 3 + ["dug"] * 3
+        for agent in ("digger", "lone-digger"):
+            done = await asyncio.gather(*(hub.ask(agent, user="u") for _ in range(3) for hub in hubs))
+            assert sorted(each.result for each in done) == ["RATE_LIMITED"] * 3 + ["dug"] * 3
 
 
 async def test_a_hub_that_is_alone_counts_by_itself(tmp_path: Path) -> None:

@@ -54,13 +54,14 @@ class Bank:
         self.payments = payments
         self.own = own
 
-        @hub.tool(rate=rate)
+        @hub.tool(rate=None if own else rate)
         async def pay(to: str, amount: int) -> str:
             self.ledger.append((to, amount))
             return f"paid {amount} to {to}"
 
         self.pay = pay
-        hub.agent("teller", tools=[] if own else ["pay"])(self._teller)
+        rates = {"pay": rate} if own and rate is not None else {}
+        hub.agent("teller", tools=[] if own else ["pay"], tool_rates=rates)(self._teller)
 
     async def _teller(self, brief: Brief) -> list[object]:
         async def run(arguments: dict[str, Any]) -> str:
@@ -145,11 +146,13 @@ async def test_a_guard_sees_who_uses_which_tool_for_whom_and_what_is_left(make_h
     assert (facts.tool.name, facts.target, facts.caller is not None) == ("pay", None, True)
 
 
-async def test_a_tool_is_used_no_oftener_than_its_rate_and_nobody_is_asked_beyond_it(make_hub: MakeHub) -> None:
+async def test_a_tool_is_used_no_oftener_than_its_rate_and_nobody_is_asked_beyond_it(
+    make_hub: MakeHub, own: bool
+) -> None:
     questions: list[Question] = []
     hub = make_hub(guards=[over(100, Ask("May it be paid?"))], approver=says(questions, YES, NO))
     payments = [{"to": "bob", "amount": amount} for amount in (200, 500, 30, 40, 300)]
-    bank = Bank(hub, payments, rate=Rate(2, 3_600))
+    bank = Bank(hub, payments, own=own, rate=Rate(2, 3_600))
     async with hub:
         no = "RATE_LIMITED"
         assert await bank.run() == ["paid 200 to bob", "APPROVAL_DECLINED", "paid 30 to bob", no, no]
@@ -160,7 +163,9 @@ async def test_a_tool_is_used_no_oftener_than_its_rate_and_nobody_is_asked_beyon
     assert 3_500_000 < uses[-1].fault.retry_after_ms <= 3_600_000
 
 
-async def test_agents_that_wait_for_a_person_at_once_use_a_tool_no_oftener_than_its_rate(make_hub: MakeHub) -> None:
+async def test_agents_that_wait_for_a_person_at_once_use_a_tool_no_oftener_than_its_rate(
+    make_hub: MakeHub, own: bool
+) -> None:
     both = asyncio.Barrier(2)
 
     async def approver(_: Question) -> bool:
@@ -170,6 +175,7 @@ async def test_agents_that_wait_for_a_person_at_once_use_a_tool_no_oftener_than_
     bank = Bank(
         make_hub(guards=[over(100, Ask("May it be paid?"))], approver=approver),
         [{"to": "bob", "amount": 200}],
+        own=own,
         rate=Rate(1, 3_600),
     )
     async with bank.hub, asyncio.timeout(PATIENCE_S):

@@ -108,8 +108,9 @@ TOKEN_FILE = "console.token"
 class GuardConsole:
     """Serves the console from the first link on; a guard that nobody looks at opens no port."""
 
-    def __init__(self, hub: Hub, folder: Path) -> None:
+    def __init__(self, hub: Hub, folder: Path, prices: PriceBook) -> None:
         self._hub = hub
+        self._prices = prices
         self._folder = folder
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()
@@ -136,8 +137,8 @@ class GuardConsole:
             bound = stack.enter_context(listening(HOST, 0))
             hosts = ConsoleHosts(bound.getsockname()[1])
             clients = owner_alone(token_in(self._folder / TOKEN_FILE))
-            console = operator_console(self._hub, hosts, clients, team="guard", currency="USD")
-            pricing = Pricing(price=PriceBook().price)
+            console = operator_console(self._hub, hosts, clients, team="guard", currency=self._prices.currency)
+            pricing = Pricing(price=self._prices.price)
             # Nobody asks an agent of a tool but the tool itself.
             api = Api(self._hub, clients, exposed=tuple, console=console, hosts=hosts, pricing=pricing)
             await stack.enter_async_context(Server(api, bound=bound))
@@ -168,7 +169,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-def hub_for(folder: Path, settings: GuardSettings, show: Show | None = None) -> Hub:
+def hub_for(folder: Path, settings: GuardSettings, show: Show | None, prices: PriceBook) -> Hub:
     """Return the hub of the guard, with limits that let each tool have its own."""
     widest = settings.widest()
     limits = Limits(
@@ -180,9 +181,10 @@ def hub_for(folder: Path, settings: GuardSettings, show: Show | None = None) -> 
         delegation_time_ms=widest.time_ms,
         overrun="call",
         approval_timeout_ms=APPROVAL_MS,
+        currency=prices.currency,
     )
     approver = asking(lambda: hub, show, desktop=settings.notify)
-    store, prices = guard_store(folder), PriceBook()
+    store = guard_store(folder)
     hub = Hub(name="guard", store=store, durability="process", limits=limits, approver=approver, prices=prices.cost)
     hub.when_opening(prices.load_beside)
     return hub
@@ -192,12 +194,19 @@ class GuardApp:
     """The answers to hooks and to `remit guard status`, as an ASGI application."""
 
     def __init__(
-        self, service: GuardService, user: str, folder: Path, link: Callable[[], Awaitable[str]], part_of: str
+        self,
+        service: GuardService,
+        user: str,
+        folder: Path,
+        link: Callable[[], Awaitable[str]],
+        part_of: str,
+        currency: str,
     ) -> None:
         self._tools = {name: tool.answering(service, user) for name, tool in TOOLS.items()}
         self._service = service
         self._link = link
         self._part_of = part_of
+        self._currency = currency
         self._last_hook_files = {name: heard_of(folder, name) for name in TOOLS}
         for path in self._last_hook_files.values():
             path.parent.mkdir(exist_ok=True)
@@ -244,8 +253,8 @@ class GuardApp:
 
     async def _answer(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
         if (method, path) == ("GET", "/status"):
-            sessions = [{"tool": tool, "session": name} for tool, name in self._service.sessions]
-            about = {"process": os.getpid(), "part_of": self._part_of}
+            sessions = [session.use() for session in self._service.sessions.values()]
+            about = {"process": os.getpid(), "part_of": self._part_of, "currency": self._currency}
             return 200, msgspec.json.encode({"hooks": self.seen, "sessions": sessions, **about})
         if (method, path) == ("POST", "/console"):
             return await self._console()
@@ -298,6 +307,7 @@ async def running_guard(
     show: Show | None = None,
     *,
     rules: GuardRules = NO_RULES,
+    prices: PriceBook | None = None,
     part_of: str = "",
 ) -> AsyncGenerator[Path]:
     """Answer hooks at the socket of a folder that exists, until the context ends.
@@ -320,17 +330,18 @@ async def running_guard(
             started.set()
 
     with only_guard(folder):
-        async with hub_for(folder, settings(""), show) as hub:
+        prices = PriceBook() if prices is None else prices
+        async with hub_for(folder, settings(""), show, prices) as hub:
             for question in await hub.store.pending():  # of a guard that was killed: nobody waits for an answer
                 await hub.store.withdraw(question.id)
             service = GuardService(hub, settings, DayLedger(days_of(folder)), rules)
-            console, judged = GuardConsole(hub, folder), judged_of(folder)
+            console, judged = GuardConsole(hub, folder, prices), judged_of(folder)
             # It stays when the guard is stopped: rules hold until a guard without them is started.
             judged.touch() if rules.tool_guards else judged.unlink(missing_ok=True)
             path = socket_of(folder)
             options: dict[str, Any] = {"log_level": "warning", "lifespan": "off", "access_log": False}
             options["timeout_graceful_shutdown"] = STOP_S
-            app = GuardApp(service, user, folder, console.link, part_of)
+            app = GuardApp(service, user, folder, console.link, part_of, prices.currency)
             server = QuietServer(uvicorn.Config(app, uds=str(path), **options))
             serving = asyncio.create_task(server.serve())
             begins = asyncio.create_task(started.wait())

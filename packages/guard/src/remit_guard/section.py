@@ -9,9 +9,10 @@ from msgspec import Meta
 
 from remit.installed import named
 from remit.protocol.problems import WrongPart
+from remit_cli.config.checks import in_other_currency
 from remit_cli.config.rules import Rule, guard_of
 from remit_cli.config.team import Inspection, Team, TeamSection
-from remit_cli.config.values import Duration, Section, duration, in_code
+from remit_cli.config.values import Duration, Money, Section, duration, in_code
 from remit_guard.settings import (
     NO_RULES,
     AtLimit,
@@ -36,18 +37,20 @@ class GuardKindSection(Section, frozen=True, kw_only=True):
 
 
 Tokens = Annotated[Positive, Meta(description="Tokens of a session and all of its sub-agents.")]
+Cost = Annotated[Money, Meta(description="Money of a session and all of its sub-agents (default: no limit).")]
 Depth = Annotated[Positive, Meta(description="Levels of sub-agents below the session.")]
 AtOnce = Annotated[Positive, Meta(description="Sub-agents of one agent that run at once.")]
 Time = Annotated[Duration, Meta(description="How long a session may start sub-agents.")]
 Reserve = Annotated[Positive, Meta(description="Tokens that are set aside for each sub-agent when it starts.")]
 AskAt = Annotated[
-    Share, Meta(description="Share of the tokens at which a person is asked whether more sub-agents may start.")
+    Share,
+    Meta(description="Share of the tokens or the money at which a person is asked whether more sub-agents may start."),
 ]
 AtTheLimit = Annotated[
     AtLimit,
     Meta(
-        description="At the limit of tokens: `ask` a person before each further sub-agent, `stop`, so that none "
-        "starts, or `warn` and go on."
+        description="At the limit of tokens or money: `ask` a person before each further sub-agent, `stop`, so that "
+        "none starts, or `warn` and go on."
     ),
 ]
 Cached = Annotated[bool, Meta(description="Whether tokens count that the model's provider reads from a cache.")]
@@ -57,6 +60,7 @@ class GuardToolSection(Section, frozen=True, kw_only=True):
     """Limits of the sessions of one tool; a key that is missing is taken from `[guard]`."""
 
     tokens: Tokens | None = None
+    cost: Cost | None = None
     depth: Depth | None = None
     at_once: AtOnce | None = None
     time: Time | None = None
@@ -74,6 +78,7 @@ class GuardProjectSection(Section, frozen=True, kw_only=True):
     """Limits of the sessions in a folder and those below it; of several that fit, the innermost holds."""
 
     tokens: Tokens | None = None
+    cost: Cost | None = None
     day: Annotated[Positive, Meta(description="Tokens of all sessions in it in a day.")] | None = None
 
 
@@ -81,6 +86,7 @@ class GuardSection(Section, frozen=True, kw_only=True):
     """Limits of each session of a coding tool; see `remit docs guard-coding-tools`."""
 
     tokens: Tokens = _SETTINGS.tokens
+    cost: Cost | None = None
     depth: Depth = _SETTINGS.depth
     at_once: AtOnce = _SETTINGS.at_once
     time: Time = duration(_SETTINGS.time_ms)
@@ -120,17 +126,22 @@ class GuardSection(Section, frozen=True, kw_only=True):
         values = in_code(self, GuardSettings.__struct_fields__)
         values["kinds"] = {name: KindLimits(tokens=each.tokens) for name, each in self.kinds.items()}
         values["projects"] = {
-            name: ProjectLimits(tokens=each.tokens, day=each.day) for name, each in self.projects.items()
+            name: ProjectLimits(**in_code(each, ProjectLimits.__struct_fields__))
+            for name, each in self.projects.items()
         }
         values["tools"] = {name: each.limits() for name, each in self.tools.items()}
         return GuardSettings(**values)
 
 
 def _misnamed(file: Inspection) -> Iterator[WrongPart]:
-    """Return tools that the guard does not know, and folders that depend on where it is started."""
+    """Return tools that the guard does not know, folders that depend on where it is started, and other currencies."""
     section = GUARD.of(file.team)
     if section is None:
         return
+    limited = {("guard",): section}
+    limited |= {("guard", "tools", name): each for name, each in section.tools.items()}
+    limited |= {("guard", "projects", name): each for name, each in section.projects.items()}
+    yield from in_other_currency({(*place, "cost"): each.cost for place, each in limited.items()}, file.team.currency)
     for name in section.projects:
         if not name.startswith("~") and not Path(name).is_absolute():
             message = "expected the folder of a project from the root or your home on, such as `~/shop`"

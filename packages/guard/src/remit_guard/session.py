@@ -17,16 +17,20 @@ import msgspec
 from msgspec.structs import replace
 
 from remit.hub.hub import Hub
+from remit.policy.budget import amounts
 from remit.policy.guards import judge
 from remit.policy.verdict import Ask, Facts, Guard, Refuse
 from remit.ports.brief import Brief, as_arguments
 from remit.protocol.envelope import MODEL, Answer, Json, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.runtime.agent_status import LiveRun
+from remit.runtime.brief_tools import shortened
 from remit_guard.days import DayLedger, DayLimit, DayTotal
 from remit_guard.settings import GuardSettings
 from remit_guard.shell_commands import started_tool
 from remit_guard.tokens import TokenUse
-from remit_guard.tool_use import GuardedUse, UseVerdict, shortened
+from remit_guard.tool_use import TEXT_CHARACTERS, GuardedUse, UseVerdict, use_in_words
+from remit_server.documents.common import GuardedSessionUse
 
 # What is recorded of a task: enough to know it again.
 TASK_CHARACTERS = 4_000
@@ -40,7 +44,7 @@ AGAIN_S = 2.0
 
 _REPORT = "Do not go on; report what you have."
 _OVER = f"The time of this session is over, or it was cancelled. {_REPORT}"
-_NO_TOKENS = f"The tokens of this session are spent. {_REPORT}"
+_PRICE_IT = "Give its price in `[prices]` of the team file."
 
 
 @dataclass(slots=True, eq=False)
@@ -124,6 +128,8 @@ class GuardedSession:
         """Held while a person is asked about sub-agents near the limit."""
         self._near_limit_agreed = False
         """Whether a person has agreed that sub-agents start up to the limit."""
+        self._unpriced: dict[str, bool] = {}
+        """The models in use whose price is not known where money is limited, and whether a person lets them go on."""
         self._near_limit_declined = 0
         """How often a person did not."""
         self._guards = guards
@@ -148,6 +154,7 @@ class GuardedSession:
                 user=user,
                 correlation=self.name,
                 max_tokens=settings.tokens,
+                max_cost=settings.cost,
                 deadline_ms=settings.time_ms,
                 max_depth=settings.depth,
             )
@@ -209,7 +216,7 @@ class GuardedSession:
             self._calls[new] = call
             return None
         self.waiting.pop(request, None)
-        return _sentence(reply)
+        return "The sub-agent was not started." if reply.fault is None else self._in_words(reply.fault)
 
     def bind(self, request: str, agent: str) -> GuardedAgent | None:
         """Note the id that the tool gives a sub-agent that may start; None if nobody allowed it."""
@@ -262,7 +269,8 @@ class GuardedSession:
     async def _verdict(self, agent: GuardedAgent, use: GuardedUse) -> UseVerdict:
         if use.command and (refused := await self._refusal_of_command(use.command)) is not None:
             return UseVerdict(refused=refused)
-        given = passed = use.arguments if self._guards else shortened(use.arguments)
+        # What nothing judges is shortened before anything reads it.
+        given = passed = use.arguments if self._guards else shortened(use.arguments, TEXT_CHARACTERS)
 
         async def pass_on(arguments: dict[str, Json]) -> Json:
             nonlocal passed
@@ -274,12 +282,18 @@ class GuardedSession:
             if brief is None or self._run is None or self._run.done():
                 return self._verdict_without_run(agent, use)
             with self._waiting_for_person():
-                await brief.use_own_tool(use.tool, given, pass_on, safe_to_repeat=not use.changes)
+                await brief.use_own_tool(
+                    use.tool,
+                    given,
+                    pass_on,
+                    safe_to_repeat=not use.changes,
+                    recorded_characters=TEXT_CHARACTERS if self._guards else None,
+                )
         except RemitError as error:
             if brief is self.root.brief and error.fault.code is Code.CANCELLED:
                 return self._verdict_without_run(agent, use)  # its run is ending
             # Without guards it can only fail to be recorded, and a person who works with the tool goes on.
-            return UseVerdict(refused=_in_words(error.fault) if self._guards else "")
+            return UseVerdict(refused=self._in_words(error.fault) if self._guards else "")
         return UseVerdict(arguments=None if passed == given else passed)
 
     def _verdict_without_run(self, agent: GuardedAgent, use: GuardedUse) -> UseVerdict:
@@ -291,7 +305,7 @@ class GuardedSession:
         )
         match judge(request, Facts(target=None), self._guards):
             case Refuse(fault=why):
-                return UseVerdict(refused=_in_words(why))
+                return UseVerdict(refused=self._in_words(why))
             case Ask(question=question):
                 return UseVerdict(refused=f"Nobody can be asked after the time of this session: {question}")
             case verdict:
@@ -312,7 +326,7 @@ class GuardedSession:
             pass  # the run is over, and nobody can be asked
         return f"{shown}, with a budget of its own. Start a sub-agent instead, or do the work yourself."
 
-    # ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── tokens and money ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def count(self, agent: GuardedAgent, uses: Mapping[str, TokenUse]) -> None:
         """Charge what an agent's messages cost, as far as it was not charged before.
@@ -352,9 +366,20 @@ class GuardedSession:
             )
             self._report(agent)
         except RemitError as error:
+            no_tokens, no_money = agent.brief.tokens_left() == 0, agent.brief.cost_left() == 0
+            if not (no_tokens or no_money):
+                self._note_unpriced(agent, model, error.fault)
+                return
             if self.settings.at_limit == "warn":
-                self._go_on()
-            self._stop(agent, f"{_NO_TOKENS} ({error.fault.message})")
+                self._go_on(tokens=no_tokens, money=no_money)
+            self._stop(agent, f"{_spent(money=no_money)} ({error.fault.message})")
+
+    def _note_unpriced(self, agent: GuardedAgent, model: str, why: Fault) -> None:
+        """Stop an agent whose model has no price, unless a person let that model go on, or the limit only warns."""
+        if model not in self._unpriced and self.settings.at_limit == "warn" and agent.brief is not None:
+            agent.brief.progress(f"{why.message}; the limit only warns")
+        if not self._unpriced.setdefault(model, False):
+            self._stop(agent, f"{why.message}. {_PRICE_IT} {_REPORT}")
 
     def _report(self, agent: GuardedAgent) -> None:
         """Let those who watch see what an agent has used, each time that it is noticeably more."""
@@ -377,22 +402,42 @@ class GuardedSession:
     async def _agree(self, kind: str) -> str | None:
         """Have a person agree to more sub-agents near and at the limit; return the refusal."""
         assert self.root.brief is not None
-        settings, used = self.settings, self.used
-        use = f"{self.tool} has used {used:,} of {self._limit:,} tokens."
-        is_at_limit = self.root.brief.tokens_left() < settings.reserve
+        settings, run = self.settings, self._live()
+        if (refused := await self._agree_to_unpriced(kind, run.cost)) is not None:
+            return refused
+        use = f"{self.tool} has used {self._use_in_words()}."
+        no_tokens = self.root.brief.tokens_left() < settings.reserve
+        no_money = run.cost is not None and run.cost - run.cost_used < settings.cost_reserve
         match settings.at_limit:
             case "stop":
                 pass  # the guards refuse it, with their own sentence
             case "warn":
-                if is_at_limit:
-                    self._go_on()
-            case "ask" if is_at_limit:
+                if no_tokens or no_money:
+                    self._go_on(tokens=no_tokens, money=no_money)
+            case "ask" if no_tokens or no_money:
                 if not await self._ask(f"{use} Start one more {kind}?"):
-                    return f"{_NO_TOKENS} A person was asked, and did not agree to more."
-                self._extend(self._beyond + settings.reserve, "a person agreed to one more sub-agent")
+                    return f"{_spent(money=no_money)} A person was asked, and did not agree to more."
+                tokens = self._beyond + settings.reserve if no_tokens else 0
+                cost = self._cost_beyond + settings.cost_reserve if no_money else 0
+                self._extend(tokens, cost, "a person agreed to one more sub-agent")
             case "ask":
-                if used >= settings.ask_at * settings.tokens and not await self._agree_near_limit(use):
+                share = max(self.used / settings.tokens, run.cost_used / settings.cost if settings.cost else 0)
+                if share >= settings.ask_at and not await self._agree_near_limit(use):
                     return "A person was asked whether more sub-agents may start, and did not agree."
+        return None
+
+    async def _agree_to_unpriced(self, kind: str, most: int | None) -> str | None:
+        """Have a person agree once to each model in use that has no price, if money is limited; return the refusal."""
+        if most is None or self.settings.at_limit == "warn":
+            return None
+        for model in [model for model, agreed in self._unpriced.items() if not agreed]:
+            of = f"`{model}`" if model else f"the model of {self.tool}"
+            why = f"The price of {of} is not known, and {self.tool} has a limit of {self._money(most)}."
+            if self.settings.at_limit == "stop":
+                return f"{why} {_PRICE_IT}"
+            if not await self._ask(f"{why} Start one more {kind}, and let the model go on without a price?"):
+                return f"{why} A person was asked, and did not agree. {_PRICE_IT}"
+            self._unpriced[model] = True
         return None
 
     async def _agree_near_limit(self, use: str) -> bool:
@@ -455,13 +500,52 @@ class GuardedSession:
         """The tokens that were used beyond the limit."""
         return max(0, self.used - self._limit)
 
-    def _go_on(self) -> None:
-        reason = f"{self.used:,} of {self._limit:,} were used; the limit only warns"
-        self._extend(self._beyond + self.settings.tokens, reason)
+    @property
+    def _cost_beyond(self) -> int:
+        """The money that was used beyond the limit."""
+        run = self._live()
+        return max(0, run.cost_used - (run.cost or 0))
 
-    def _extend(self, tokens: int, reason: str) -> None:
-        if self._hub.extend(self.run, tokens, reason):
+    def _live(self) -> LiveRun:
+        """Return what the run has used and has left."""
+        return next(each for each in self._hub.live_runs() if each.run == self.run)
+
+    def use(self) -> GuardedSessionUse:
+        """Return what it has used of its limits."""
+        run = next((each for each in self._hub.live_runs() if each.run == self.run), None)
+        return GuardedSessionUse(
+            tool=self.tool,
+            session=self.name,
+            tokens=self.used,
+            token_limit=self._limit,
+            cost=None if run is None else run.cost_used,
+            cost_limit=None if run is None else run.cost,
+        )
+
+    def _use_in_words(self) -> str:
+        return use_in_words(self.use(), self._hub.limits.currency)
+
+    def _money(self, cost: int) -> str:
+        return f"{amounts(cost)[0]} {self._hub.limits.currency}"
+
+    def _go_on(self, *, tokens: bool, money: bool) -> None:
+        settings, reason = self.settings, f"{self._use_in_words()} were used; the limit only warns"
+        more = self._beyond + settings.tokens if tokens else 0
+        self._extend(more, self._cost_beyond + (settings.cost or 0) if money else 0, reason)
+
+    def _extend(self, tokens: int, cost: int, reason: str) -> None:
+        if self._hub.extend(self.run, tokens, reason, cost=cost):
             self._limit += tokens
+
+    def _in_words(self, why: Fault) -> str:
+        """Return a refusal as its model should read it: what happened, and what to do."""
+        what_to_do = why.suggestion
+        if why.code is Code.RECORD_LIMIT_EXCEEDED:
+            what_to_do = (
+                f"Nothing more can be done in this session. Tell the person to end it and to resume it in {self.tool}, "
+                "or to begin a new one: that begins a new record."
+            )
+        return f"{why.code}: {why.message.rstrip('.')}. {what_to_do}".strip()
 
 
 async def _first(started: asyncio.Event, call: asyncio.Task[Response]) -> Response | None:
@@ -474,11 +558,5 @@ async def _first(started: asyncio.Event, call: asyncio.Task[Response]) -> Respon
     return None if started.is_set() else await call
 
 
-def _sentence(reply: Response) -> str:
-    """Return why a sub-agent does not start as its model should read it."""
-    return "The sub-agent was not started." if reply.fault is None else _in_words(reply.fault)
-
-
-def _in_words(why: Fault) -> str:
-    """Return a refusal as its model should read it: what happened, and what to do."""
-    return f"{why.code}: {why.message.rstrip('.')}. {why.suggestion}".strip()
+def _spent(*, money: bool) -> str:
+    return f"The {'money of this session is' if money else 'tokens of this session are'} spent. {_REPORT}"

@@ -28,6 +28,7 @@ class ToolLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The limits of one tool in place of those for all; None: as for all."""
 
     tokens: Positive | None = None
+    cost: Positive | None = None
     depth: Positive | None = None
     at_once: Positive | None = None
     time_ms: Positive | None = None
@@ -42,6 +43,8 @@ class ProjectLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     tokens: Positive | None = None
     """Tokens of one session and all of its sub-agents."""
+    cost: Positive | None = None
+    """Money of one session and all of its sub-agents, in millionths."""
     day: Positive | None = None
     """Tokens of all sessions in a day."""
 
@@ -52,6 +55,8 @@ class GuardSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     # A public report has 5.4 billion tokens in one task; two million are a long day of one person's work.
     tokens: Positive = 2_000_000
     """Tokens of the session and all of its sub-agents."""
+    cost: Positive | None = None
+    """Money of the session and all of its sub-agents, in millionths; None: no limit."""
     depth: Positive = 4
     """Levels of sub-agents below the session."""
     at_once: Positive = 6
@@ -62,9 +67,10 @@ class GuardSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     reserve: Positive = 20_000
     """Tokens that are set aside for each sub-agent when it starts."""
     ask_at: Share = 0.8
-    """The share of the tokens at which a person is asked whether more sub-agents may start."""
+    """The share of the tokens or the money at which a person is asked whether more sub-agents may start."""
     at_limit: AtLimit = "ask"
-    """At the limit of tokens: ask a person before each further sub-agent, start nothing more, or go on and say so."""
+    """At the limit of tokens or money: ask a person before each further sub-agent, start nothing more, or go on and say
+    so."""
     cached: bool = False
     """Whether tokens count that the model's provider reads from a cache."""
     kinds: dict[str, KindLimits] = {}
@@ -96,8 +102,13 @@ class GuardSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     def of_project(self, project: str) -> "GuardSettings":
         """Return the limits of one session in a project; empty: in none."""
-        own = self.projects[project].tokens if project else None
-        return self if own is None else replace(self, tokens=own)
+        own = self.projects.get(project, ProjectLimits())
+        return replace(self, tokens=own.tokens or self.tokens, cost=own.cost or self.cost)
+
+    @property
+    def cost_reserve(self) -> int:
+        """The money that a sub-agent needs to start: the share of it that `reserve` is of the tokens."""
+        return 0 if self.cost is None else max(1, self.cost * self.reserve // self.tokens)
 
     def day_limits(self, project: str) -> tuple[DayLimit, ...]:
         """Return the limits of a day that hold for a session in a project; empty: in none."""

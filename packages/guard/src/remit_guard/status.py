@@ -14,7 +14,7 @@ from remit_guard.install import Installed, installed, is_in, script_problem
 from remit_guard.lock import holder
 from remit_guard.places import heard_of, socket_of
 from remit_guard.tools.known_tools import TOOLS
-from remit_server.documents.common import GuardedTool, GuardReport
+from remit_server.documents.common import GuardedSessionUse, GuardedTool, GuardReport
 
 # A tool that runs on Node takes a second; one that asks its server for news must not hold up a command.
 VERSION_S = 10
@@ -48,7 +48,8 @@ class GuardStatus(Struct, frozen=True, kw_only=True):
     """The command of which it is a part; empty: the process is a guard and nothing else."""
     hooks: dict[str, int] = {}
     """How many hooks it has heard, by tool."""
-    sessions: tuple[dict[str, str], ...] = ()
+    sessions: tuple[GuardedSessionUse, ...] = ()
+    currency: str = "USD"
 
 
 class GuardConsoleLink(Struct, frozen=True, kw_only=True):
@@ -92,6 +93,8 @@ def report(folder: Path) -> GuardReport:
         process=None if status is None else status.process,
         unanswering=holder(folder) if status is None else None,
         sessions=0 if status is None else len(status.sessions),
+        use=() if status is None else status.sessions,
+        currency="USD" if status is None else status.currency,
         tools=tools,
     )
 

@@ -1,12 +1,14 @@
 """What an agent of a coding tool is about to do with one of its tools, and what it is answered."""
 
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 
-# What is recorded of a text among the arguments that nothing judges: files are long, and a session uses many.
+from remit.policy.budget import amounts
+from remit_server.documents.common import GuardedSessionUse
+
+# What is recorded of a text among the arguments: files are long, and a session uses many.
 TEXT_CHARACTERS = 400
-MOST_ITEMS = 20
 
 
 class GuardedUse(Struct, frozen=True, kw_only=True):
@@ -31,15 +33,10 @@ class UseVerdict(Struct, frozen=True, kw_only=True):
     """The arguments as a person has changed them; None: they are as they were."""
 
 
-def shortened(value: Any) -> Any:
-    """Return arguments for the record, with the beginning of each long text and list."""
-    match value:
-        case str():
-            return value if len(value) <= TEXT_CHARACTERS else f"{value[:TEXT_CHARACTERS]}…"
-        case list():
-            return [shortened(each) for each in cast("list[Any]", value)[:MOST_ITEMS]]
-        case dict():
-            pairs = list(cast("dict[str, Any]", value).items())[:MOST_ITEMS]
-            return {name[:TEXT_CHARACTERS]: shortened(each) for name, each in pairs}
-        case _:
-            return value
+def use_in_words(use: GuardedSessionUse, currency: str) -> str:
+    """Return what a session has used of its limits, for people."""
+    tokens = f"{use.tokens:,} of {use.token_limit:,} tokens"
+    if use.cost is None or use.cost_limit is None:
+        return tokens
+    used, limit = amounts(use.cost, use.cost_limit)
+    return f"{tokens} and {used} of {limit} {currency}"

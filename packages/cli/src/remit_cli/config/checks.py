@@ -46,10 +46,15 @@ def other_currencies(team: TeamFile) -> Iterator[WrongPart]:
     named |= {("capabilities", code, "cost"): each.cost for code, each in team.capabilities.items()}
     keys = ("run_cost", "delegation_cost", "cost_per_user_per_day")
     budgets = {("budgets", key): getattr(team.budgets, key) for key in keys}
-    for place, amount in {**budgets, **named, **steps}.items():
-        if amount is not None and not amount.endswith(team.currency):
-            change = f'write it in {team.currency}, or set `currency = "{amount[-3:]}"` and all prices in it'
-            yield WrongPart(place, f"the team's currency is {team.currency}: {change}")
+    yield from in_other_currency({**budgets, **named, **steps}, team.currency)
+
+
+def in_other_currency(amounts: Mapping[Place, str | None], currency: str) -> Iterator[WrongPart]:
+    """Return those of some amounts of money that are in another currency than a team's."""
+    for place, amount in amounts.items():
+        if amount is not None and not amount.endswith(currency):
+            change = f'write it in {currency}, or set `currency = "{amount[-3:]}"` and all prices in it'
+            yield WrongPart(place, f"the team's currency is {currency}: {change}")
 
 
 def misnamed(team: TeamFile, names: Names) -> Iterator[WrongPart]:
@@ -170,6 +175,7 @@ OF_MODELS = {
 _OF_CODE = {
     "prompt",
     "tools",
+    "tool_rates",
     "may_call",
     "allow_sub_agent_calls",
     "max_sub_agent_depth",

@@ -257,7 +257,7 @@ def vault_key_of(team: Team, environ: Mapping[str, str] = os.environ) -> bytes |
 
 # What a running hub can apply: these sections, and these keys of agents.
 RELOADED_SECTIONS = ("limits", "budgets", "breaker", "rules")
-_LIMITS_OF_AGENTS = ("rate", "time", "tokens", "cost", "draws")
+_LIMITS_OF_AGENTS = ("rate", "tool_rates", "time", "tokens", "cost", "draws")
 RELOADED_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "recursive", "authority", *_LIMITS_OF_AGENTS)
 
 

@@ -124,6 +124,7 @@ class PermitToolFrame(RequestFrame, frozen=True, kw_only=True, tag="permit"):
     arguments: dict[str, Json]
     question: str = ""
     repeatable: bool = False
+    recorded: int | None = None
 
 
 class ToolPermit(msgspec.Struct, frozen=True, kw_only=True):

@@ -382,6 +382,7 @@ class OwnToolUse:
                 self._run,
                 question=frame.question,
                 safe_to_repeat=frame.repeatable,
+                recorded_characters=frame.recorded,
             )
         )
 

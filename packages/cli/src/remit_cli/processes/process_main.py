@@ -184,10 +184,12 @@ class RemoteBriefBackend:
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message)) from error
 
     async def use_own(
-        self, tool: str, arguments: dict[str, Json], run: OwnTool, question: str, repeatable: bool
+        self, tool: str, arguments: dict[str, Json], run: OwnTool, question: str, repeatable: bool, recorded: int | None
     ) -> Json:
         number, given = next(self._numbers), plain_arguments(tool, arguments)
-        wanted = PermitToolFrame(number=number, tool=tool, arguments=given, question=question, repeatable=repeatable)
+        wanted = PermitToolFrame(
+            number=number, tool=tool, arguments=given, question=question, repeatable=repeatable, recorded=recorded
+        )
         permit = await self._ask(wanted, ToolPermit)
         if permit.arguments is None:
             return permit.value

@@ -129,6 +129,8 @@ class AgentOptions(CardOptions, total=False):
     description: str | None
     """What it is for; None: the docstring of its code."""
     tools: Collection[str]
+    tool_rates: Mapping[str, Rate]
+    """How often it may use each tool of its own, by name."""
     may_call: Collection[str]
     allow_sub_agent_calls: bool | None
     max_sub_agent_depth: int | None

@@ -402,9 +402,11 @@ class Hub:
         """Stop a run, or one delegation of it, and everything below; False if no such id is in flight here."""
         return self._engine.runs.cancel(delegation, reason)
 
-    def extend(self, run: str, tokens: int, reason: str) -> bool:
-        """Grant a run more tokens, as a person who answers for it decides; False if it is not in flight here."""
-        return self._engine.runs.extend(run, tokens, reason)
+    def extend(self, run: str, tokens: int, reason: str, *, cost: int = 0) -> bool:
+        """Grant a run more tokens, and money in millionths, as a person who answers for it decides; False if it is not
+        in flight here.
+        """
+        return self._engine.runs.extend(run, tokens, reason, cost)
 
     async def pending(self) -> list[Question]:
         """Return the pending questions in the store's inbox, oldest first."""

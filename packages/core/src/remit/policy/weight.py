@@ -74,11 +74,12 @@ def _weight_of_few(fields: dict[str, Json]) -> int | None:
         return None
     weight = VALUE + 2 * VALUE * len(fields)
     for name, value in fields.items():
-        if type(value) is str:
+        kind = type(value)  # pyright: ignore[reportUnknownVariableType]
+        if kind is str:
             weight += len(value)
-        elif type(value) not in _FLAT:
+        elif kind not in _FLAT:
             return None
-        weight += len(str(name))
+        weight += len(name) if type(name) is str else len(str(name))
     return weight
 
 

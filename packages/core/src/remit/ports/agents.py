@@ -45,6 +45,15 @@ class Tool(NamedTuple):
     run: Callable[[dict[str, Json], str], Awaitable[Json]]
     key: str | None = None
     """The team-file key that sets which values the tool sees; None: `tools.NAME.sees`."""
+    owner: str = ""
+    """The agent that brings it along; empty: it is one of the hub."""
+    recorded_characters: int | None = None
+    """How many characters of each text among its arguments are recorded; None: all."""
+
+    @property
+    def rated_as(self) -> str:
+        """Return the name under which its uses are counted."""
+        return f"{self.owner}/{self.card.name}" if self.owner else self.card.name
 
 
 TokenCounter = Callable[[str], int]

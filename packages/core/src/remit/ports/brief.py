@@ -30,7 +30,7 @@ from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.files import File
 from remit.protocol.forms import form_schema
 from remit.protocol.records import Record, StepPlan
-from remit.protocol.remit import Remit
+from remit.protocol.remit import MAX_INTEGER, Remit
 from remit.protocol.typed import TypeMismatch, name_of, read_as
 
 if TYPE_CHECKING:  # few agents combine answers, and the words for it are many
@@ -91,7 +91,7 @@ class BriefBackend(Protocol):
     def use(self, tool: str, arguments: dict[str, Json]) -> Coroutine[Any, Any, Json]: ...
 
     def use_own(
-        self, tool: str, arguments: dict[str, Json], run: OwnTool, question: str, repeatable: bool
+        self, tool: str, arguments: dict[str, Json], run: OwnTool, question: str, repeatable: bool, recorded: int | None
     ) -> Coroutine[Any, Any, Json]: ...
 
     def for_model(self, value: Json, tool: str) -> Coroutine[Any, Any, Json]: ...
@@ -342,12 +342,15 @@ class Brief:
         *,
         question: str = "",
         safe_to_repeat: bool = False,
+        recorded_characters: int | None = None,
     ) -> Json:
         """Use a tool that the agent brought along, as one of the hub is used.
 
         Guards and rules judge it with its arguments. A person is asked if one of them asks, or else if there is a
         *question*, and may edit the arguments. Then *run* is called with them, at most once. Raises a `RemitError` if
         the use is not permitted; an exception of *run* is raised as it is.
+
+        All of the arguments are recorded, or so many characters of each text with its size and digest.
         """
         raised: list[Exception] = []
 
@@ -359,7 +362,7 @@ class Brief:
                 raise
 
         try:
-            return await self._backend.use_own(tool, arguments, running, question, safe_to_repeat)
+            return await self._backend.use_own(tool, arguments, running, question, safe_to_repeat, recorded_characters)
         except RemitError:
             if raised:
                 raise raised[0] from None
@@ -575,11 +578,30 @@ It returns a result, an `Answer`, or the call or calls to make instead. Before t
 
 def plain_arguments(tool: str, arguments: dict[str, Json]) -> dict[str, Json]:
     """Return the arguments of a tool as plain JSON, or raise a `RemitError` that names each invalid one."""
+    if _are_flat(arguments):
+        return arguments.copy()
     try:
         return cast("dict[str, Json]", plain(arguments))
     except RemitError as error:
         why = f"the arguments do not fit tool {tool}"
         raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=error.fault.problems)) from error
+
+
+def _are_flat(arguments: dict[str, Json]) -> bool:
+    """Return whether arguments are plain JSON for sure: a few texts and numbers, as most are."""
+    for name, value in arguments.items():
+        kind = cast("type[object]", type(value))
+        if kind is str:
+            if not value.isascii():
+                return False
+        elif kind is int:
+            if not -MAX_INTEGER <= value <= MAX_INTEGER:
+                return False
+        elif kind is not bool and value is not None:
+            return False
+        if type(name) is not str or not name.isascii():
+            return False
+    return True
 
 
 def as_arguments(tool: str, given: Json) -> dict[str, Json]:

@@ -171,6 +171,8 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """The most calls that wait for a slot."""
     rate: Rate | None = None
     """How often it may be called."""
+    tool_rates: dict[Name, Rate] = {}
+    """How often it may use each tool of its own, by name."""
     time_ms: Count | None = None
     """The time of a call, unless the caller sets less."""
     tokens: Count | None = None

@@ -255,10 +255,10 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
         return ToolCalls(self._dispatch, self._frame, self._tools, self).use(tool, arguments)
 
     def use_own(
-        self, tool: str, arguments: dict[str, Json], run: OwnTool, question: str, repeatable: bool
+        self, tool: str, arguments: dict[str, Json], run: OwnTool, question: str, repeatable: bool, recorded: int | None
     ) -> Coroutine[Any, Any, Json]:
         calls = ToolCalls(self._dispatch, self._frame, self._tools, self)
-        return calls.use_own(tool, arguments, run, question, repeatable=repeatable)
+        return calls.use_own(tool, arguments, run, question, repeatable=repeatable, recorded=recorded)
 
     def for_model(self, value: Json, tool: str) -> Coroutine[Any, Any, Json]:
         return ToolCalls(self._dispatch, self._frame, self._tools, self).for_model(value, tool)

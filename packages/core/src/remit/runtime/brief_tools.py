@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -12,10 +15,11 @@ from remit.policy.guards import GUARDS, TOOL_GUARDS, judge, record_limit, used_t
 from remit.policy.redaction import Held, kind_of, strike
 from remit.policy.restoring import restore, reveal_arguments, token_given, tokens_asked_for
 from remit.policy.verdict import Ask, Refuse, Rewrite, Sealing
-from remit.policy.weight import is_light
+from remit.policy.weight import LIGHT_TO_ENCODE, is_light
 from remit.ports import Tool
 from remit.ports.brief import OwnTool, as_arguments, plain_arguments
 from remit.protocol.card import ToolCard
+from remit.protocol.codec import encode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
@@ -34,6 +38,8 @@ from remit.runtime.origin import failure_of_tool, origin_of, places, worded
 from remit.runtime.redactor import NOTHING
 from remit.runtime.schemas import misfits
 
+# Values that nobody can change: arguments that hold no others are copied in a tenth of the time.
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 MAX_PROGRESS_TEXT = 2_000
 MAX_PROGRESS_READ = 3 * MAX_PROGRESS_TEXT
 
@@ -59,6 +65,49 @@ def bounded_plan(plan: StepPlan, clean: Callable[[str], str]) -> StepPlan:
     return StepPlan(
         steps=steps, skipped={name: clean(why[:MAX_PROGRESS_READ])[:_MAX_STEP_TEXT] for name, why in skipped}
     )
+
+
+# Of long lists and tables among arguments that are not recorded whole, so many items are.
+_MOST_ITEMS = 20
+# Nor are many texts recorded that are each short enough: some thousand uses fit into the record of a run.
+_MOST_BYTES = 16_384
+
+
+def shortened(arguments: dict[str, Json], characters: int) -> dict[str, Json]:
+    """Return arguments as they are recorded: the beginning of each long text or list, with its size and digest."""
+    short = {name[:characters]: _cut(each, characters) for name, each in arguments.items()}
+    encoded = encode(short)
+    return short if len(encoded) <= _MOST_BYTES else {"…": _cut_text(encoded.decode(), characters, encode(arguments))}
+
+
+def _cut(value: Json, characters: int) -> Json:
+    if isinstance(value, str):
+        return value if len(value) <= characters else _cut_text(value, characters, value.encode(errors="replace"))
+    if isinstance(value, list):
+        items = cast("list[Json]", value)
+        more = len(items) - _MOST_ITEMS
+        rest = [f"… {more:,} more, {_digest(encode(items))}"] if more > 0 else []
+        return [*(_cut(each, characters) for each in items[:_MOST_ITEMS]), *rest]
+    if isinstance(value, dict):
+        named = cast("dict[str, Json]", value)
+        more = len(named) - _MOST_ITEMS
+        pairs = {name[:characters]: _cut(each, characters) for name, each in list(named.items())[:_MOST_ITEMS]}
+        return pairs | ({"…": f"{more:,} more, {_digest(encode(named))}"} if more > 0 else {})
+    return value
+
+
+def _cut_text(text: str, characters: int, whole: bytes) -> str:
+    # Between words, since half of a personal value would not be recognised as one.
+    start = text[:characters]
+    between = _last_word(text[: characters + 1])
+    return f"{(between and start[: between.start()]) or start}… ({len(whole):,} bytes, {_digest(whole)})"
+
+
+_last_word = re.compile(r"[\w.@+%/=-]+\Z").search
+
+
+def _digest(whole: bytes) -> str:
+    return f"SHA-256 {sha256(whole).hexdigest()[:16]}"
 
 
 def refuse_if_stopped(frame: Frame) -> None:
@@ -100,10 +149,17 @@ class ToolCalls:
         return await self._use_if_permitted(tool if known else presentable(tool), known, arguments)
 
     async def use_own(
-        self, tool: str, arguments: dict[str, Json], run: OwnTool, question: str, *, repeatable: bool
+        self,
+        tool: str,
+        arguments: dict[str, Json],
+        run: OwnTool,
+        question: str,
+        *,
+        repeatable: bool,
+        recorded: int | None,
     ) -> Json:
         """Use a tool that the agent brought along, as one of the hub is used: judged, recorded, and in the journal."""
-        name, may_use = presentable(tool), self._frame.request.remit.tools
+        name, may_use, agent = presentable(tool), self._frame.request.remit.tools, self._frame.card
 
         async def running(given: dict[str, Json], _: str) -> Json:
             try:
@@ -111,10 +167,10 @@ class ToolCalls:
             except RemitError:
                 raise
             except Exception as error:
-                raise RemitError(failure_of_tool(self._frame.card.name, name, worded(error))) from error
+                raise RemitError(failure_of_tool(agent.name, name, worded(error))) from error
 
-        card = ToolCard(name=name, input_schema={}, safe_to_repeat=repeatable)
-        known = Tool(card, running) if may_use is None or tool in may_use else None
+        card = ToolCard(name=name, input_schema={}, safe_to_repeat=repeatable, rate=agent.tool_rates.get(name))
+        known = Tool(card, running, None, agent.name, recorded) if may_use is None or tool in may_use else None
         return await self._use_if_permitted(name, known, arguments, question)
 
     async def _use_if_permitted(
@@ -142,8 +198,10 @@ class ToolCalls:
         given, shown = await self._fitting(known, path, arguments, arguments)
         frame.calls += 1
         # An edit by a person does not change which use it is: after a restart the agent asks for the same again.
-        digest = journal.tool_digest(frame.run, tool, arguments, keys)
-        step = journal.recall(frame.run, path, digest, keys, repeatable=known.card.safe_to_repeat)
+        digest, step = b"", None
+        if frame.run.steps is not None:
+            digest = journal.tool_digest(frame.run, tool, arguments, keys)
+            step = journal.recall(frame.run, path, digest, keys, repeatable=known.card.safe_to_repeat)
         if isinstance(step, Fault):
             raise RemitError(step)
         limited = known.card.rate is not None or bool(terms_of(frame.request.remit.tools, tool))
@@ -151,7 +209,7 @@ class ToolCalls:
             sent, arguments = arguments, await self._permitted(known, path, arguments, question)
             if arguments is not sent:
                 given, shown = await self._fitting(known, path, arguments, sent)
-            await self._count(known.card, arguments)
+            await self._count(known, arguments)
         value = await self._use(known, arguments, given, shown, path, digest, step)
         return await self._as_agent_gets(value, arguments) if known.card.sees else value
 
@@ -178,7 +236,7 @@ class ToolCalls:
         if problems := misfits(card.input_schema, given, arguments):
             why = fault(Code.INPUT_VALIDATION_FAILED, f"the arguments do not fit tool {card.name}", problems=problems)
             why = self._still_true(card.name, path, sent, why)
-            await self._record_use(card.name, arguments, 0, why, refused=True)
+            await self._record_use(known, arguments, 0, why, refused=True)
             raise RemitError(why)
         return given, shown
 
@@ -218,20 +276,20 @@ class ToolCalls:
             except RemitError as error:
                 # Guards saw raw values, and may have named them.
                 why = parts.redactor.clean(self._still_true(name, path, sent, error.fault), frame.run.sealing)
-                await self._record_use(name, arguments, 0, why, refused=True)
+                await self._record_use(known, arguments, 0, why, refused=True)
                 raise RemitError(why) from error
             await self._fitting(known, path, arguments, sent)  # guards read only what fits
 
-    async def _count(self, card: ToolCard, arguments: dict[str, Json]) -> None:
+    async def _count(self, tool: Tool, arguments: dict[str, Json]) -> None:
         """Count a use towards the rate limit of its tool; raise if others have used it up meanwhile."""
-        if card.rate is None:
+        if tool.card.rate is None:
             return
         parts, wait_ms = self._dispatch.parts, 0
         if parts.shared is not None:
-            wait_ms = await parts.shared.rate_wait_ms(card)
-        if wait_ms := wait_ms or parts.ledger.count_use(card, parts.clock.now()):
-            why = used_too_often(card.name, wait_ms).fault
-            await self._record_use(card.name, arguments, 0, why, refused=True)
+            wait_ms = await parts.shared.rate_wait_ms(tool)
+        if wait_ms := wait_ms or parts.ledger.count_use(tool, parts.clock.now()):
+            why = used_too_often(tool.card.name, wait_ms).fault
+            await self._record_use(tool, arguments, 0, why, refused=True)
             raise RemitError(why)
 
     async def _with_tokens(self, tool: str, given: Json, sent: dict[str, Json]) -> dict[str, Json]:
@@ -268,7 +326,7 @@ class ToolCalls:
         keys = parts.redactor.keys
         self._note_use(name)
         if step is not None:
-            await self._record_use(name, arguments, 0, step.fault, replayed=True)
+            await self._record_use(tool, arguments, 0, step.fault, replayed=True)
             if step.fault is not None:
                 raise RemitError(step.fault)
             return step.value
@@ -276,12 +334,13 @@ class ToolCalls:
             journal.note(parts.store, run, path, journal.JournalStep(digest), keys)
         if not repeatable:
             # An effect that cannot be undone must not be forgotten: the intent is durable before the effect.
-            await self._record_use(name, arguments, 0, None, begun=True, revealed=revealed)
+            await self._record_use(tool, arguments, 0, None, begun=True, revealed=revealed)
             if run.steps is None:
                 await parts.store.flush()
             else:
                 await journal.note_durably(parts.store, run, path, journal.JournalStep(digest), keys)
-        past_call = repeats.watch(self._frame, name, None, "", arguments)
+        light = is_light(arguments)
+        past_call = repeats.watch(self._frame, name, None, "", arguments) if light else None
         started = parts.clock.now()
         try:
             recorder, use = parts.recorder, partial(self._run_tool, tool, given, shown)
@@ -293,7 +352,8 @@ class ToolCalls:
         if warning is not None:
             self._dispatch.recording.warn(self._frame, warning)
         duration_ms = round((parts.clock.now() - started) * 1_000)
-        await self._record_use(name, arguments if repeatable else None, duration_ms, why, revealed=revealed)
+        recorded = arguments if repeatable else None
+        await self._record_use(tool, recorded, duration_ms, why, revealed=revealed, light=light)
         if run.steps is not None:
             journal.note(parts.store, run, path, journal.JournalStep(digest, True, None, value, why, tool=True), keys)
         if why is not None:
@@ -305,7 +365,8 @@ class ToolCalls:
         name, run, redactor = tool.card.name, self._frame.run, self._dispatch.parts.redactor
         calling = TOOL_CALLER.set(self._caller)
         try:
-            value = isolated(await tool.run(isolated(given), self._frame.request.remit.user))
+            own = given.copy() if _PLAIN.issuperset(map(type, given.values())) else isolated(given)
+            value = isolated(await tool.run(own, self._frame.request.remit.user))
         except asyncio.CancelledError:
             self._record_tool(name, None, 0, fault(Code.CANCELLED, f"tool {name} was cancelled"))
             raise
@@ -398,7 +459,7 @@ class ToolCalls:
 
     async def _record_use(
         self,
-        tool: str,
+        tool: Tool,
         arguments: Json,
         duration_ms: int,
         why: Fault | None,
@@ -407,11 +468,16 @@ class ToolCalls:
         replayed: bool = False,
         refused: bool = False,
         revealed: tuple[str, ...] = (),
+        light: bool = False,
     ) -> None:
         """Record the use of a tool; long arguments are redacted outside the event loop."""
-        body = self._tool_use(tool, arguments, duration_ms, why)
+        most = tool.recorded_characters
+        if most is not None and arguments is not None:
+            light = is_light(arguments, most=LIGHT_TO_ENCODE)
+            arguments = shortened(arguments, most) if light else await aside.run(shortened, arguments, most)
+        body = self._tool_use(tool.card.name, arguments, duration_ms, why)
         body = replace(body, begun=begun, replayed=replayed, refused=refused, revealed=revealed)
-        if is_light(arguments):
+        if light or is_light(arguments):
             self._record(body)
             return
         redactor, sealing = self._dispatch.parts.redactor, self._frame.run.sealing

@@ -10,8 +10,9 @@ from remit.policy.limits import Limits
 from remit.policy.restoring import HubWarning
 from remit.policy.verdict import Ask, Facts, Guard, Refuse, Rewrite, Sealing
 from remit.ports import Approver, Clock, Store, Transport
+from remit.ports.agents import Tool
 from remit.ports.brief import Brief
-from remit.protocol.card import AgentCard, Schema, ToolCard
+from remit.protocol.card import AgentCard, Schema
 from remit.protocol.envelope import Call, Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault
 from remit.protocol.records import Body, Kind
@@ -30,7 +31,7 @@ from remit.runtime.sessions import Sessions
 class SharedRates(Protocol):
     """Rates that several hubs keep together: see `shared_requests.py`."""
 
-    async def rate_wait_ms(self, card: AgentCard | ToolCard | None) -> int: ...
+    async def rate_wait_ms(self, limited: AgentCard | Tool | None) -> int: ...
 
 
 ToolResult = tuple[Json, Fault | None]
@@ -172,7 +173,7 @@ class LimitExtension(Protocol):
 
     async def allow_unpriced(self, frame: Frame, model: str) -> Fault | None: ...
 
-    def extend(self, root: Frame, tokens: int, reason: str) -> None: ...
+    def extend(self, root: Frame, tokens: int, reason: str, cost: int = 0) -> None: ...
 
 
 class NextAgents(Protocol):

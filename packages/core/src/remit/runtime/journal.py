@@ -36,6 +36,8 @@ class JournalStep(Struct, frozen=True, omit_defaults=True):
     """Whether it was begun in the process of the hub that recorded it."""
     tokens: int = 0
     """What was reserved for a delegation that was begun."""
+    cost: int = 0
+    """The money that a run was granted beyond that which it began with."""
     reserved: tuple[Allowance, ...] = ()
     """What the run holds of its user's day."""
     drawable: tuple[int, int] = (0, 0)
@@ -104,18 +106,20 @@ def tokens_of_calls(run: Run, path: str, keys: HubKeys) -> dict[str, int]:
     return tokens
 
 
-def note_extension(store: Journal, run: Run, tokens: int, keys: HubKeys) -> None:
-    """Store what a run holds of its user's day, and its tokens beyond those that it began with, if it can resume."""
+def note_extension(store: Journal, run: Run, tokens: int, cost: int, keys: HubKeys) -> None:
+    """Store what a run holds of its user's day, and its tokens and money beyond those that it began with, if it can
+    resume.
+    """
     if run.steps is not None:
         drawable = run.drawable_tokens, run.drawable_cost
-        step = JournalStep(b"", done=True, tokens=tokens, reserved=run.reserved, drawable=drawable)
+        step = JournalStep(b"", done=True, tokens=tokens, cost=cost, reserved=run.reserved, drawable=drawable)
         note(store, run, _extension(run), step, keys)
 
 
-def extension(run: Run, keys: HubKeys) -> int:
-    """Return how many tokens a run has been granted beyond those that it began with, before it was resumed."""
+def extension(run: Run, keys: HubKeys) -> tuple[int, int]:
+    """Return the tokens and the money that a run was granted beyond those that it began with, before it was resumed."""
     step = _extended(run, keys)
-    return 0 if step is None else step.tokens
+    return (0, 0) if step is None else (step.tokens, step.cost)
 
 
 def recall_reserved(run: Run, keys: HubKeys) -> None:

@@ -16,8 +16,8 @@ from remit.policy.breaker import Breaker, BreakerSettings, Phase
 from remit.policy.budget import Window
 from remit.policy.reception import trace_of
 from remit.policy.routing import Candidate, Ranked, TrackRecord
-from remit.ports.agents import RegisteredAgent
-from remit.protocol.card import AgentCard, ToolCard
+from remit.ports.agents import RegisteredAgent, Tool
+from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Request, Response
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Remit
@@ -77,19 +77,20 @@ class Ledger:
         """Return how long to wait until the rate limit of an agent allows a call."""
         return 0 if card.rate is None else rates.wait_ms(self.windows.get(card.name, Window()), card.rate, now)
 
-    def tool_wait_ms(self, card: ToolCard | None, now: float) -> int:
+    def tool_wait_ms(self, tool: Tool | None, now: float) -> int:
         """Return how long to wait until the rate limit of a tool allows a use."""
-        if card is None or card.rate is None:
+        if tool is None or tool.card.rate is None:
             return 0
-        return rates.wait_ms(self.tool_windows.get(card.name, Window()), card.rate, now)
+        return rates.wait_ms(self.tool_windows.get(tool.rated_as, Window()), tool.card.rate, now)
 
-    def count_use(self, card: ToolCard, now: float) -> int:
+    def count_use(self, tool: Tool, now: float) -> int:
         """Count the use of a tool and return 0, or return how long to wait until its rate limit allows it."""
-        if card.rate is None:
+        if tool.card.rate is None:
             return 0
-        wait_ms = self.tool_wait_ms(card, now)
+        wait_ms = self.tool_wait_ms(tool, now)
         if not wait_ms:
-            self.tool_windows[card.name] = rates.count(self.tool_windows.get(card.name, Window()), card.rate, now)
+            before = self.tool_windows.get(tool.rated_as, Window())
+            self.tool_windows[tool.rated_as] = rates.count(before, tool.card.rate, now)
         return wait_ms
 
     def breaker_wait_ms(self, target: str, now: float) -> int:

@@ -12,6 +12,7 @@ from remit.policy.breaker import BreakerSettings
 from remit.policy.guards import GUARDS, TOOL_GUARDS, rate
 from remit.policy.limits import Limits
 from remit.policy.verdict import Facts, Guard, Sealing, judges_answers
+from remit.ports.agents import Tool
 from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.codec import checked
 from remit.protocol.envelope import USER, AnswerContent, AssignmentOptions, Call, Json, Request
@@ -99,10 +100,11 @@ def preview_use(
     entry, now = parts.registry.agents[agent], parts.clock.now()
     frame = Frame(root, entry, Run(root, 0, None), None, now)
     known = parts.registry.tools.get(tool) if tool in entry.card.tools else None
+    if own:
+        card = ToolCard(name=tool, input_schema={}, rate=entry.card.tool_rates.get(tool))
+        known = Tool(card, _is_not_run, owner=agent)
     guards = (*TOOL_GUARDS, rate, *parts.guards[len(GUARDS) :])
     facts = facts_of_tool(parts, frame, known)
-    if own:
-        facts = replace(facts, tool=ToolCard(name=tool, input_schema={}))
     return CallPreview(use_of_tool(frame, tool, arguments, now), facts, guards)
 
 
@@ -116,6 +118,10 @@ def preview_answer(parts: RuntimeContext, agent: str, origin: str, content: Answ
     detect = parts.redactor.detector
     facts = replace(facts, sealing=None if detect is None else Sealing(os.urandom(32), detect))
     return CallPreview(answer_of(frame, content), facts, parts.answer_guards)
+
+
+async def _is_not_run(arguments: dict[str, Json], user: str) -> Json:
+    raise NotImplementedError
 
 
 def _changed(parts: RuntimeContext, change: TeamChange) -> RuntimeContext:

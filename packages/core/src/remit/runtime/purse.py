@@ -39,6 +39,12 @@ class Purse:
         """Money that is neither spent nor reserved."""
         return self.granted - self.spent - self.reserved
 
+    def extend(self, cost: int) -> None:
+        """Add money; if it covers what was spent beyond the amount, nobody has overspent any more."""
+        self.granted += cost
+        if self.left >= 0:
+            self.overspent.clear()
+
     def charge(self, path: str, usage: Usage, *, may_be_unpriced: bool) -> None:
         """Charge what a delegation spent itself."""
         self.spent += usage.cost

@@ -305,12 +305,12 @@ class RootRuns:
         self._dispatch.tasks.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
         return True
 
-    def extend(self, run: str, tokens: int, reason: str) -> bool:
-        """Grant a run more tokens, on record; False if it is not in flight."""
+    def extend(self, run: str, tokens: int, reason: str, cost: int = 0) -> bool:
+        """Grant a run more tokens or money, on record; False if it is not in flight."""
         frame = self._dispatch.parts.ledger.frames.get(run)
         if frame is None or frame.parent is not None:
             return False
-        self._dispatch.extension.extend(frame, tokens, reason)
+        self._dispatch.extension.extend(frame, tokens, reason, cost)
         return True
 
     async def close(self) -> None:
@@ -505,7 +505,7 @@ class RootRuns:
             for path, step in (frame.run.steps or {}).items():
                 parts.store.journal(clean.run, submitted.epoch, path, step)
             if frame.run.reserved:
-                journal.note_extension(parts.store, frame.run, 0, parts.redactor.keys)
+                journal.note_extension(parts.store, frame.run, 0, 0, parts.redactor.keys)
             return await self.carry_out(frame)
         parts.ledger.withdraw(frame, parts.clock.now())
         match submitted:

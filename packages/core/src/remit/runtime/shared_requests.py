@@ -13,8 +13,9 @@ from remit.policy.breaker import Breaker, Phase
 from remit.policy.reception import Sender, receive, with_session_of_peer
 from remit.policy.weight import LIGHT_TO_ENCODE, is_light_request
 from remit.ports import ANYONES, AcceptedRequest, ControlCommand, DuplicateRequest, OrphanedRun, RunScope
+from remit.ports.agents import Tool
 from remit.ports.keys import HubKeys
-from remit.protocol.card import AgentCard, ToolCard
+from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Fault, RemitError
@@ -85,17 +86,18 @@ class SharedLimits:
             await end_tasks([self._task])
             self._task = None
 
-    async def rate_wait_ms(self, card: AgentCard | ToolCard | None) -> int:
+    async def rate_wait_ms(self, limited: AgentCard | Tool | None) -> int:
         """Count a call to an agent or a use of a tool and return 0, or how long to wait: all hubs made enough together.
 
         Windows begin at multiples of the rate's period.
         """
-        if card is None or card.rate is None:
+        rate = limited.card.rate if isinstance(limited, Tool) else None if limited is None else limited.rate
+        if limited is None or rate is None:
             return 0
-        window_ms = max(1, round(card.rate.seconds * 1_000))
-        what = "rate" if isinstance(card, AgentCard) else "tool-rate"
-        total = await self._parts.store.incr(f"{what}/{card.name}", 1, window_ms)
-        return 0 if total <= card.rate.calls else window_ms - self._parts.clock.wall_ms() % window_ms
+        window_ms = max(1, round(rate.seconds * 1_000))
+        counter = f"tool-rate/{limited.rated_as}" if isinstance(limited, Tool) else f"rate/{limited.name}"
+        total = await self._parts.store.incr(counter, 1, window_ms)
+        return 0 if total <= rate.calls else window_ms - self._parts.clock.wall_ms() % window_ms
 
     async def _run(self) -> None:
         turn = 0

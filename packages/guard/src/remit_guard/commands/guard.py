@@ -167,7 +167,7 @@ def serve(detach: bool, installs: bool, prints: bool, team_file: Path | None, ov
     if detach:
         guarding.detach(order)
     else:
-        asyncio.run(guarding.run_guard(order.settings, order.rules))
+        asyncio.run(guarding.run_guard(order.settings, order.rules, order.prices))
 
 
 @guard.command()
@@ -281,19 +281,23 @@ def status(as_json: bool) -> None:
 
 
 def _order(team_file: Path | None, overrides: tuple[str, ...]) -> GuardOrder:
+    from remit_cli.config.composition import price_book_of
     from remit_cli.config.load import load_team
     from remit_cli.config.team_search import find_team
     from remit_guard.commands.guarding import GuardOrder
     from remit_guard.section import GUARD
     from remit_guard.settings import NO_RULES, GuardSettings
+    from remit_server.model_prices import PriceBook
 
     file = find_team(team_file)
     if file is None and overrides:
         raise click.UsageError("--set changes a team file, and there is none here; see `remit init`")
-    section = None if file is None else GUARD.of(load_team(file, overrides=list(overrides), code=False))
+    team = None if file is None else load_team(file, overrides=list(overrides), code=False)
+    section = None if team is None else GUARD.of(team)
     return GuardOrder(
         settings=GuardSettings() if section is None else section.settings(),
         rules=NO_RULES if section is None else section.team_rules(),
+        prices=PriceBook() if team is None else price_book_of(team),
         team_file=file,
         overrides=overrides,
     )
@@ -302,6 +306,7 @@ def _order(team_file: Path | None, overrides: tuple[str, ...]) -> GuardOrder:
 def print_guard_status(guard: GuardReport) -> None:
     """Print whether the guard runs, and a line or two for each file that it was put into."""
     from remit_guard.places import guard_folder, stopped_without
+    from remit_guard.tool_use import use_in_words
 
     effect = stopped_without(guard_folder())
     if guard.unanswering is not None:
@@ -313,6 +318,8 @@ def print_guard_status(guard: GuardReport) -> None:
         print_text(f"The guard does not run: {effect} in the tools that have it.\n→ remit guard serve")
     else:
         print_text(f"The guard runs as process {guard.process}; {many(guard.sessions, 'session')} open.")
+        for each in guard.use:
+            print_text(f"{each.tool}  {each.session}: {use_in_words(each, guard.currency)}")
     for tool in guard.tools:
         print_text(f"{tool.tool}  {tool.path}: {_state(tool)}")
         if tool.obstacle:

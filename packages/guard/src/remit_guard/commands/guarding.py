@@ -13,9 +13,11 @@ from pathlib import Path
 import click
 from msgspec import Struct
 
+from remit.policy.budget import amounts
 from remit.ports import Question
 from remit.protocol.errors import Code, RemitError, fault
 from remit.words.terminal import several_lines
+from remit_cli.config.composition import price_book_of
 from remit_cli.config.team import Team
 from remit_cli.drive.login_service import LoginService
 from remit_cli.places import current_user
@@ -25,6 +27,7 @@ from remit_guard.places import guard_folder, stopped_without, usable
 from remit_guard.section import GUARD
 from remit_guard.settings import GuardRules, GuardSettings
 from remit_guard.status import guard_status
+from remit_server.model_prices import PriceBook
 
 LOG_FILE = "guard.log"
 ENVIRONMENT_FILE = "guard.env"
@@ -39,6 +42,7 @@ class GuardOrder(Struct, frozen=True, kw_only=True):
 
     settings: GuardSettings
     rules: GuardRules
+    prices: PriceBook
     team_file: Path | None
     """Where the settings are from; None: they are the defaults."""
     overrides: tuple[str, ...]
@@ -67,13 +71,15 @@ class GuardOrder(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def guarding(settings: GuardSettings, rules: GuardRules, part_of: str = "") -> AsyncGenerator[Path]:
+async def guarding(
+    settings: GuardSettings, rules: GuardRules, prices: PriceBook, part_of: str = ""
+) -> AsyncGenerator[Path]:
     """Answer the hooks of this user's tools while the block lasts, as a part of another command; yield the socket."""
     folder = guard_folder()
     with usable(folder):
         (folder / "lock").touch()
     async with running_guard(
-        folder, lambda _: settings, current_user(), show_question, rules=rules, part_of=part_of
+        folder, lambda _: settings, current_user(), show_question, rules=rules, prices=prices, part_of=part_of
     ) as socket:
         yield socket
 
@@ -85,25 +91,27 @@ async def guarding_beside(team: Team, command: str) -> AsyncGenerator[None]:
     assert section is not None, "the plugin names it only then"
     async with AsyncExitStack() as stack:
         try:
-            socket = await stack.enter_async_context(guarding(section.settings(), section.team_rules(), command))
+            settings, rules, prices = section.settings(), section.team_rules(), price_book_of(team)
+            socket = await stack.enter_async_context(guarding(settings, rules, prices, command))
             click.echo(f"The guard of coding tools answers at {socket}.", err=True)
         except RemitError as error:
             click.echo(f"The guard of coding tools is not served here: {error.fault.message}.", err=True)
         yield
 
 
-async def run_guard(settings: GuardSettings, rules: GuardRules) -> None:
+async def run_guard(settings: GuardSettings, rules: GuardRules, prices: PriceBook) -> None:
     """Run a guard until it is told to stop."""
     stopping, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    async with guarding(settings, rules) as socket:
+    async with guarding(settings, rules, prices) as socket:
         click.echo(f"The guard answers at {socket}.")
         if rules.are_about_tools:
             click.echo("Its rules judge each use of a tool.", err=True)
+        money = "" if settings.cost is None else f" and {amounts(settings.cost)[0]} {prices.currency}"
         click.echo(
-            f"At most {settings.tokens:,} tokens for a session, {settings.depth} levels, {settings.at_once} sub-agents "
-            f"at once. At the limit of tokens: {settings.at_limit}.\n"
+            f"At most {settings.tokens:,} tokens{money} for a session, {settings.depth} levels, {settings.at_once} "
+            f"sub-agents at once. At the limit: {settings.at_limit}.\n"
             "→ See who started whom: remit guard console, or remit runs tree last --store guard\n"
             "→ Answer its questions: remit pending list --store guard",
             err=True,

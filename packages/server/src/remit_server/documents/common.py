@@ -109,6 +109,17 @@ class GuardedTool(Struct, frozen=True, kw_only=True):
         return self.version is not None and self.version not in self.tried
 
 
+class GuardedSessionUse(Struct, frozen=True, kw_only=True):
+    """What a session of a coding tool has used of its limits."""
+
+    tool: Annotated[str, Meta(description="The name of the tool.")]
+    session: Annotated[str, Meta(description="The id that the tool gives it.")]
+    tokens: Annotated[int, Meta(description="Tokens that it and its sub-agents have used.")]
+    token_limit: Annotated[int, Meta(description="Tokens that they may use.")]
+    cost: Annotated[int | None, Meta(description="Money that they have spent, in millionths; null: the run has ended.")]
+    cost_limit: Annotated[int | None, Meta(description="Money that they may spend, in millionths; null: no limit.")]
+
+
 class GuardReport(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.guard-status/1"):
     """Whether the guard of coding tools works. Printed by `remit guard status --json`."""
 
@@ -118,4 +129,8 @@ class GuardReport(Struct, frozen=True, kw_only=True, tag_field="schema", tag="re
         str | None, Meta(description="The process of a guard that runs but does not answer; null: there is none.")
     ] = None
     sessions: Annotated[int, Meta(description="Sessions that are open.")]
+    use: Annotated[
+        tuple[GuardedSessionUse, ...], Meta(description="What each open session has used of its limits.")
+    ] = ()
+    currency: Annotated[str, Meta(description="The currency of its money.")] = "USD"
     tools: Annotated[tuple[GuardedTool, ...], Meta(description="The files that it was put into.")]

@@ -117,6 +117,10 @@ class AgentSection(Section, frozen=True, kw_only=True):
     """The agent's capabilities: codes of `[capabilities.CODE]`."""
     tools: frozenset[AgentName] = _CARD.tools
     """Tools that the agent may use."""
+    tool_rates: Annotated[
+        dict[str, Rate],
+        Meta(description="How often it may use a tool of its own: `{ search = { calls = 5, seconds = 60 } }`."),
+    ] = {}
     may_call: frozenset[Callee] = _CARD.may_call
     """Agents that it may call; `"*"` means all."""
     allow_sub_agent_calls: bool | None = _CARD.allow_sub_agent_calls

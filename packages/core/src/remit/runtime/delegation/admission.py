@@ -199,15 +199,17 @@ class Admission:
             frame.recorded = clean
         if clean.view is not None:
             frame.recorded = replace(clean, view=clean.view.recorded())
+        more_cost = 0
         if run.steps:
             frame.journaled = journal.tokens_of_calls(run, frame.path, self.parts.redactor.keys)
             frame.reserved = frame.journaled_tokens
             if parent is None:
-                frame.granted += journal.extension(run, self.parts.redactor.keys)
+                more_tokens, more_cost = journal.extension(run, self.parts.redactor.keys)
+                frame.granted += more_tokens
         if parent is None and (remarks := self.parts.remarks.pop(run.id, None)):
             frame.warnings = [*remarks]
         if parent is None and clean.remit.cost is not None:
-            frame.purse = Purse(clean.remit.cost + sum(each.cost or 0 for each in run.reserved[1:]))
+            frame.purse = Purse(clean.remit.cost + more_cost)
         self.parts.ledger.open(frame)
         return frame
 
@@ -519,7 +521,7 @@ def facts_of_tool(parts: RuntimeContext, frame: Frame, tool: Tool | None, approv
         limits=parts.limits,
         agents=parts.registry.agents,
         record_bytes=parts.store.sizes.get(frame.run.id, 0),
-        rate_wait_ms=parts.ledger.tool_wait_ms(tool.card, parts.clock.now()) if tool is not None else 0,
+        rate_wait_ms=parts.ledger.tool_wait_ms(tool, parts.clock.now()),
         approved=approved,
         sealing=frame.run.sealing,
     )

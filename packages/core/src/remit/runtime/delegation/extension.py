@@ -36,13 +36,22 @@ class RunExtension:
         self._approval = approval
         self.budgets = UserBudgets(parts)
 
-    def extend(self, root: Frame, tokens: int, reason: str) -> None:
-        """Grant a run more tokens, on record; a run that is resumed has them, too."""
-        run, parts = root.run, self._parts
+    def extend(self, root: Frame, tokens: int, reason: str, cost: int = 0) -> None:
+        """Grant a run more tokens or money, on record; a run that is resumed has them, too."""
+        parts, granted = self._parts, [f"{tokens} more tokens were granted"] if tokens else []
         root.granted += tokens
-        run.note_return()
-        self._recording.notice(root, f"{tokens} more tokens were granted: {reason}")
-        journal.note_extension(parts.store, run, root.granted - root.request.remit.tokens, parts.redactor.keys)
+        if cost and root.purse is not None:
+            root.purse.extend(cost)
+            granted.append(f"{amounts(cost)[0]} {parts.limits.currency} more was granted")
+        root.run.note_return()
+        for each in granted:
+            self._recording.notice(root, f"{each}: {reason}")
+        self._note(root)
+
+    def _note(self, root: Frame) -> None:
+        remit, keys = root.request.remit, self._parts.redactor.keys
+        cost = 0 if root.purse is None else root.purse.granted - (remit.cost or 0)
+        journal.note_extension(self._parts.store, root.run, root.granted - remit.tokens, cost, keys)
 
     async def afford(
         self, parent: Frame, request: Request, call: Call, verdict: Rewrite | Refuse | Ask | Heavy, known: int
@@ -150,7 +159,7 @@ class RunExtension:
         return has_more
 
     async def _draw(self, root: Frame, purse: Purse | None, tokens: int, cost: int) -> bool:
-        run, parts = root.run, self._parts
+        run = root.run
         taken = await self.budgets.draw(run, tokens, cost)
         got_tokens, got_cost = taken.tokens or 0, taken.cost or 0
         if not (got_tokens or got_cost):
@@ -160,9 +169,9 @@ class RunExtension:
         run.drawable_cost -= got_cost
         root.granted += got_tokens
         if purse is not None:
-            purse.granted += got_cost
+            purse.extend(got_cost)
         run.note_return()
-        journal.note_extension(parts.store, run, root.granted - root.request.remit.tokens, parts.redactor.keys)
+        self._note(root)
         return True
 
     async def _ask_person(self, frame: Frame, wanted: int) -> bool:

@@ -99,9 +99,7 @@ def given_again(request: Request, was: Response) -> Response:
 
 
 def watch(parent: Frame, name: str, capability: str | None, objective: str, given: Json) -> PastCall | None:
-    """Remember a call to a callee or a tool; None: it is too large, or the calls are not watched any more."""
-    if given is not None and not is_light(given):
-        return None
+    """Remember a call to a callee or a tool whose input is small; None: the calls are not watched any more."""
     if parent.asked_of is None:
         parent.asked_of = {}
     callee = name, capability

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from remit.policy.breaker import PROBE_NOTICE, key_of
 from remit.policy.redaction import Held, Raw, is_plain, strike
 from remit.policy.verdict import Sealing
-from remit.policy.weight import LIGHT, is_light_response
+from remit.policy.weight import LIGHT, is_light, is_light_response
 from remit.ports import NobodyServesError, Remote
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -372,7 +372,9 @@ class DelegationTasks:
             session = request.session or frame.path
             self.parts.store.append(_DELEGATION, at_ms, request.run, session, recorded, frame.run.epoch)
             if frame.route is None or not frame.route.leg:
-                frame.past_call = watch(parent, request.target, capability, request.objective, request.input)
+                light = request.input is None or is_light(request.input)
+                watched = parent, request.target, capability, request.objective, request.input
+                frame.past_call = watch(*watched) if light else None
         if capability is not None and frame.run.known:
             self.recording.warn_of_tokens(frame, capability)
         if frame.is_probe:
