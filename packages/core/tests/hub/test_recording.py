@@ -318,3 +318,17 @@ def test_numbers_are_counted_as_people_say_them() -> None:
     assert [ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 102, 111)] == (
         ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th"]
     )
+
+
+async def test_what_a_hub_does_for_an_agent_before_it_starts_is_not_recorded_as_its_own(tmp_path: Path) -> None:
+    """Companions such as MCP servers connect then, also for a callee whose caller is at work."""
+    turns: list[bool] = []
+    office = Office()
+
+    async def prepare(brief: Brief) -> None:
+        turns.append(RECORDED_TURN.get() is not None)
+
+    office.hub.before_agents(prepare)
+    async with office.hub as hub, hub.record(tmp_path / "r.jsonl"):
+        await hub.ask("boss", "Sort", user="u")
+    assert turns == [False] * 4

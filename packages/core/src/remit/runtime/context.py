@@ -41,7 +41,11 @@ class ReplyRecorder(Protocol):
     """Keeps the replies of models, tools, people and other hubs, or gives those that were kept."""
 
     def begin(self, frame: Frame) -> None:
-        """Note which delegation the running task belongs to; called before an agent or a remote agent starts."""
+        """Note a delegation that begins in the running task; nothing is recorded there until its agent starts."""
+        ...
+
+    def enter(self, frame: Frame) -> None:
+        """Note that the agent of a delegation starts in the running task."""
         ...
 
     async def tool(

@@ -269,6 +269,8 @@ class Executor:
             if tools:
                 for prepare in parts.before_agents:
                     await prepare(brief)
+            if parts.recorder is not None:
+                parts.recorder.enter(frame)
             given = await frame.agent(brief)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise

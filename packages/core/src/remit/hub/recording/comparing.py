@@ -189,7 +189,8 @@ class RecordedDifference(NamedTuple):
 
     def _how(self) -> str:
         if self.kind == "connection":
-            return f" opens a connection to {self.after}, which a recording does not hold: let a tool do it"
+            instead = "send with httpx, or let a tool do it"
+            return f" opens a connection to {self.after}, which a recording does not hold: {instead}"
         if not self.field:
             return " is not in the recording" if self.before is None else " is in the recording, and was not made"
         field = self.field.removeprefix("body.")

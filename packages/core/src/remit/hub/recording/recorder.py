@@ -28,7 +28,7 @@ from remit.hub.recording.files import (
 )
 from remit.policy.redaction import TOKEN
 from remit.policy.verdict import Detector, Sealing
-from remit.ports import Approver, Decision, Question, Remote
+from remit.ports import Approver, Decision, Question
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -107,10 +107,13 @@ class _OutsideReplies:
         return list(self._runs)
 
     def begin(self, frame: Frame) -> None:
-        """Note which delegation the running task belongs to."""
+        """Note a delegation that begins in the running task, which inherits the turn of its caller."""
         self._run_of(asker_of(frame))
-        remote = isinstance(frame.agent, Remote)
-        RECORDED_TURN.set(None if remote else AgentTurn(cast("HubRecording | Replay", self), frame))
+        RECORDED_TURN.set(None)
+
+    def enter(self, frame: Frame) -> None:
+        """Note that the agent of a delegation starts in the running task."""
+        RECORDED_TURN.set(AgentTurn(cast("HubRecording | Replay", self), frame))
 
     def approver(self, approver: Approver | None) -> Approver | None:
         """Return who answers questions to people while this is on."""
