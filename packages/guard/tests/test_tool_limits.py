@@ -48,6 +48,12 @@ def test_a_tool_that_nobody_knows_is_an_error_that_lists_those_that_are(tmp_path
         load_team(tmp_path / "remit.toml", code=False)
 
 
+def test_a_rule_about_answers_is_not_for_coding_tools(tmp_path: Path) -> None:
+    (tmp_path / "remit.toml").write_text('[[guard.rules]]\non = "answer"\nthen = "refuse"\n', encoding="utf-8")
+    done = remit("validate", folder=tmp_path)
+    assert (done.returncode, "guard.rules[0].on: a coding tool's sub-agents answer" in done.stdout) == (3, True), done
+
+
 async def test_each_tool_has_a_depth_and_a_number_at_once_of_its_own(tmp_path: Path) -> None:
     settings = GuardSettings(
         tokens=1_000, reserve=100, depth=2, at_once=2, tools={"claude-code": ToolLimits(depth=1, at_once=3)}

@@ -7,7 +7,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from remit import ALLOW, Answer, Ask, Brief, Code, Decision, Facts, Hub, Request, Status, Verdict, on_answer, refuse
+from remit import (
+    ALLOW,
+    Answer,
+    Ask,
+    Brief,
+    Capability,
+    Code,
+    Decision,
+    Facts,
+    Hub,
+    Request,
+    Status,
+    Verdict,
+    on_answer,
+    refuse,
+)
 from remit.policy.verdict import Guard, Rewrite
 from remit.ports import Question
 from remit.protocol.envelope import Json
@@ -243,6 +258,30 @@ async def test_a_long_answer_is_judged_as_a_short_one_is(make_hub: MakeHub) -> N
         ]
     assert (passed.result, changed.result) == (f"fine {long}", f"good {long}")
     assert (refused.result, code_of(refused)) == (None, Code.PERMISSION_DENIED)
+
+
+async def test_an_answer_from_the_cache_is_judged_anew_for_each_caller(make_hub: MakeHub) -> None:
+    @on_answer
+    def not_for_bob(request: Request, _: Facts) -> Verdict:
+        return refuse(Code.PERMISSION_DENIED, "not for bob") if request.target == "bob" else ALLOW
+
+    hub, runs = make_hub(guards=[not_for_bob]), list[str]()
+
+    @hub.agent("writer", capabilities=[Capability(code="WRITE", read_only=True, cache_ms=60_000)])
+    async def writer(brief: Brief) -> str:
+        runs.append(brief.text)
+        return "a poem"
+
+    async def asks(brief: Brief) -> str:
+        reply = await brief.delegate(capability="WRITE", objective="Write")
+        return f"{reply.status} {reply.cache} {reply.result}"
+
+    hub.add("ann", asks, may_call=["writer"])
+    hub.add("bob", asks, may_call=["writer"])
+    async with hub:
+        answers = [(await hub.ask(name, "Go", user="u")).result for name in ("ann", "bob")]
+    assert answers == ["success miss a poem", "failed hit None"]
+    assert len(runs) == 1
 
 
 async def test_a_guard_that_answers_with_nonsense_lets_nothing_pass(make_hub: MakeHub) -> None:

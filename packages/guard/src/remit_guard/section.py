@@ -146,6 +146,10 @@ def _misnamed(file: Inspection) -> Iterator[WrongPart]:
         if not name.startswith("~") and not Path(name).is_absolute():
             message = "expected the folder of a project from the root or your home on, such as `~/shop`"
             yield WrongPart(("guard", "projects", name), message)
+    for index, rule in enumerate(section.rules):
+        if rule.on == "answer":
+            message = "a coding tool's sub-agents answer the tool, not this hub: leave the rule out"
+            yield WrongPart(("guard", "rules", index, "on"), message)
     if not section.tools:
         return
     from remit_guard.tools.known_tools import TOOLS  # they bring a hub
