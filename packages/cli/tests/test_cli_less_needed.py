@@ -63,7 +63,7 @@ def test_runs_can_be_looked_at_though_the_team_file_is_broken(tmp_path: Path, br
     assert remit("run", "counter", "One two", folder=tmp_path).returncode == 0
     file.write_text(file.read_text().replace("[limits]\nmax_depth = 3 ", "# ") + broken)
     assert remit("validate", folder=tmp_path).returncode == 3
-    for command in (["list"], ["show", "last"], ["answer", "last"], ["tree", "last"], ["replay", "last"]):
+    for command in (["list"], ["show", "last"], ["answer", "last"], ["tree", "last"], ["print", "last"]):
         done = remit("runs", *command, folder=tmp_path)
         assert done.returncode == 0, done.stderr
         assert done.stdout

@@ -30,7 +30,7 @@ WHOLE = (
     ("docs", "--search", "token budget"),
 )
 # A tree has one line for each call, a step shows the beginning of its data, and a checkup says the time.
-CUT = (("runs", "tree", "last"), ("runs", "show", "last"), ("runs", "replay", "last"), ("doctor", "--all"))
+CUT = (("runs", "tree", "last"), ("runs", "show", "last"), ("runs", "print", "last"), ("doctor", "--all"))
 
 
 @pytest.fixture(scope="module")
