@@ -9,8 +9,8 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 # What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
 CEILINGS = {
     "modules": 654,
-    "lines": 154_420,
-    "lines of tests": 153_770,
+    "lines": 154_430,
+    "lines of tests": 153_820,
     # Upkeep of a store came from the core, and a process asks before it uses a tool of its own, or more tokens. Whoever
     # approves can reveal what tokens stand for: here, in the core, and over HTTP with its two clients. Each command
     # that limits tokens limits money, and a plugin can reach an agent by its address. The terminal shows what it cut
@@ -48,6 +48,8 @@ CEILINGS = {
     "package testing: lines": 3_585,
     # Hidden characters in a question are written out before it is kept. A hub can be recorded and replayed.
     "lines that Hub needs": 32_880,
+    # Guards of answers, and the recording of runs.
+    "modules that Hub needs": 121,
     "files run by hub.ask with a nested delegation": 39,
     # Nine of them are fair shares of tokens, and answers that are compared with earlier ones; nine more are money, and
     # two the limits on the arguments of tools, and two the day of a user.
