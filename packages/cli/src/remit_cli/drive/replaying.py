@@ -11,8 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from remit.hub.hub import Hub
-from remit.hub.recording import NewCalls, Replay, without_keys
-from remit.hub.recording.files import RecordedRun
+from remit.hub.recording.files import NewCalls, RecordedRun
+from remit.hub.recording.http import without_keys
+from remit.hub.recording.recorder import Replay
 from remit.ports import Approver, Decision, Question
 from remit.protocol.envelope import Response
 from remit.protocol.files import File

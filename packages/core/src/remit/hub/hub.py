@@ -15,7 +15,8 @@ from remit.agents.cards import AgentOptions, local_card, refuse_unknown, seen_by
 from remit.agents.function import agent_from, closing, function_of, tool_from
 from remit.agents.threads import Threads
 from remit.agents.token_count import token_counter as default_token_counter
-from remit.hub.recording import HubRecording, NewCalls, Replay, recorded, replayed
+from remit.hub.recording.files import NewCalls
+from remit.hub.recording.recorder import HubRecording, Replay, recorded, replayed
 from remit.installed import brought
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits

@@ -12,17 +12,59 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import parse_qsl, urlencode
 
-from remit.hub.recording.recorder import AgentTurn, HttpCall, HttpReply
+from msgspec import Struct
+
 from remit.protocol.envelope import Json
-from remit.runtime.frames import RECORDED_TURN
+from remit.runtime.frames import RECORDED_TURN, Frame
 
 _CLIENTS = ("httpx", "httpx2")
 
 # Parameters of an address that hold secrets.
 _SECRET = frozenset({"key", "api_key", "apikey", "api-key", "access_token", "token", "sig", "signature", "password"})
+
+
+class HttpCall(Struct, frozen=True, kw_only=True):
+    """A request over HTTP: its method with path and query, and its body."""
+
+    call: str
+    body: Json = None
+
+
+class HttpReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A reply over HTTP: JSON, the events of a stream, text, or other bytes in base64."""
+
+    status: int = 200
+    type: str = "application/json"
+    body: Json = None
+    events: list[Json] | None = None
+    base64: str | None = None
+
+
+class HttpRecorder(Protocol):
+    """Keeps or gives replies over HTTP."""
+
+    def recall(self, frame: Frame, name: str, call: HttpCall) -> HttpReply | None:
+        """Return the reply of a host; None: it is asked for real."""
+        ...
+
+    def keep(self, frame: Frame, name: str, call: HttpCall, reply: HttpReply) -> None:
+        """Keep the reply of a host that was asked."""
+        ...
+
+    def note_connection(self, frame: Frame, address: str) -> bool:
+        """Note a connection that is not recorded, and return whether it may be opened."""
+        ...
+
+
+class AgentTurn(NamedTuple):
+    """The turn of an agent, for what is sent from its code over HTTP."""
+
+    recorder: HttpRecorder
+    frame: Frame
+
 
 _active = 0
 """How many recordings and replays are on."""

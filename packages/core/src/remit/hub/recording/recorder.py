@@ -2,12 +2,12 @@
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.hub.recording.comparing import (
@@ -26,14 +26,17 @@ from remit.hub.recording.files import (
     read_recording,
     write_recording,
 )
+from remit.hub.recording.http import AgentTurn, HttpCall, HttpReply, caught_http, without_keys
 from remit.policy.redaction import TOKEN
 from remit.policy.verdict import Detector, Sealing
 from remit.ports import Approver, Decision, Question
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.runtime.agent_status import outcome_of
 from remit.runtime.context import RuntimeContext, ToolResult
 from remit.runtime.frames import RECORDED_TURN, Frame
+from remit.runtime.registry import team_invalid
 
 # What a provider says when it may answer later; its client then asks the same again.
 _ASK_AGAIN = frozenset({408, 409, 425, 429})
@@ -43,30 +46,6 @@ _OF_USER = ("objective", "input", "capability", "files")
 _RUN_ID = "<run>"
 
 T = TypeVar("T")
-
-
-class HttpCall(Struct, frozen=True, kw_only=True):
-    """A request over HTTP: its method with path and query, and its body."""
-
-    call: str
-    body: Json = None
-
-
-class HttpReply(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A reply over HTTP: JSON, the events of a stream, text, or other bytes in base64."""
-
-    status: int = 200
-    type: str = "application/json"
-    body: Json = None
-    events: list[Json] | None = None
-    base64: str | None = None
-
-
-class AgentTurn(NamedTuple):
-    """The turn of an agent, for what is sent from its code over HTTP."""
-
-    recorder: "HubRecording | Replay"
-    frame: Frame
 
 
 class Asker(NamedTuple):
@@ -457,3 +436,44 @@ class Replay(_OutsideReplies):
         meant = self._meant[number]
         text = TOKEN.sub(lambda match: meant.get(match[0], match[0]), encode(reply).decode())
         return msgspec.json.decode(text.replace(_RUN_ID, run), type=dict[str, Any])
+
+
+@asynccontextmanager
+async def recorded(
+    parts: RuntimeContext, path: Path, otherwise: Detector | None, version: str
+) -> AsyncGenerator[HubRecording]:
+    """Record all runs of a hub that begin within the block, and write the file at its end."""
+    recorder = HubRecording(parts, path, otherwise)
+    try:
+        async with _attached(parts, recorder):
+            yield recorder
+    finally:
+        recorder.write(version)
+
+
+@asynccontextmanager
+async def replayed(
+    parts: RuntimeContext, path: Path, otherwise: Detector | None, new: NewCalls
+) -> AsyncGenerator[Replay]:
+    """Answer all runs of a hub that begin within the block from a recording."""
+    replay = Replay(parts, path, otherwise, new)
+    with without_keys() if new == "refuse" else nullcontext():
+        async with _attached(parts, replay):
+            yield replay
+
+
+@asynccontextmanager
+async def _attached(parts: RuntimeContext, recorder: HubRecording | Replay) -> AsyncGenerator[None]:
+    if parts.recorder is not None:
+        raise team_invalid("this hub is being recorded or replayed already")
+    approver = parts.approver
+    parts.recorder, parts.approver = recorder, recorder.approver(approver)
+    try:
+        with caught_http():
+            yield
+    finally:
+        parts.recorder, parts.approver = None, approver
+        for run in recorder.runs:
+            response = await outcome_of(parts, run, raw=False)
+            if response is not None:
+                recorder.end(run, response)
