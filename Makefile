@@ -5,6 +5,10 @@ BIN := $(VENV)/bin
 PYTHON ?= python3 python3.13 python3.12 python3.11
 PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
+# What Python compiles is kept, also where it is told not to, as in many containers: hundreds of processes import the
+# same, and to compile all that is installed ahead takes four times as long as what is used.
+unexport PYTHONDONTWRITEBYTECODE
+
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: audit transcripts build hooks help demo demo-console demo-cluster demo-relay test fuzz check compiled whole others web fix bench bench-peers pytest test-all-pythons simulate mutate chaos test-kills test-console test-pooler test-frameworks test-model test-acp test-itk test-guard test-deploy docs site site-serve screenshots lock lock-frameworks lock-model lock-deploy lock-site clean
@@ -36,7 +40,8 @@ side_by_side := $(if $(filter Darwin,$(shell uname)),--numprocesses $(WORKERS) -
 together := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 # What tests say about types is run anyway, except for what they say of the typed interface. To check the types of all
-# of them costs as much as for the source: `make check` does, also before each commit and on GitHub.
+# of them costs as much as for the source: `make check` does, also before each commit and on GitHub. So it is with the
+# rules for the console that take longest.
 TYPED := $(wildcard packages/*/src) bench docs examples deploy hatch_metadata.py packages/*/hatch_build.py packages/core/tests/hub/test_typed.py
 
 ifdef P
@@ -65,7 +70,7 @@ check: $(VENV)/.ready ## Lint, formatting, types, imports, lock
 	@$(call quiet_unless_wrong,$(BIN)/python tests/check_types.py $(TYPES))
 	@$(call quiet_unless_wrong,$(BIN)/lint-imports --no-logo)
 	@$(call quiet_unless_wrong,$(BIN)/pytest -q -k lock tests/test_project.py)
-	@$(BIN)/python tests/web_script.py check
+	@$(BIN)/python tests/web_script.py check$(if $(TYPES),-quickly)
 	@echo "Lint, formatting, types, imports and lock are in order."
 
 web: $(VENV)/.ready
@@ -221,8 +226,7 @@ clean: ## Remove environments, caches and results of runs
 	@rm -rf .venv .venv-* packages/server/tests/a2a_js/node_modules packages/models/tests/mcp_conformance/node_modules packages/relay/tests/acp_agents/node_modules packages/guard/tests/guard_tools/node_modules web/node_modules packages/server/src/remit_server/console/built .remit dist site htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	@find packages tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# The tests start some hundred processes. Where Python is told to write no bytecode, each would compile anew all
-# that it imports: a third of what a command costs, and half of what collecting the tests does.
+# By several processes at once: the run collects the tests in one.
 compile = $(BIN)/python tests/compile_ahead.py
 
 quiet_unless_wrong = output=$$($(1) 2>&1) || { echo "$$output" >&2; exit 1; }

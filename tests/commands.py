@@ -22,7 +22,7 @@ from waiting import PATIENCE_S, wait_until
 # What changes how Python itself starts: whoever sets one of these gets a Python that starts.
 _AT_START = ("PYTHON", "LANG", "LC_", "LD_")
 # What is forked does as these say.
-_OBEYED = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONWARNINGS")
+_OBEYED = ("PYTHONDONTWRITEBYTECODE", "PYTHONIOENCODING", "PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONWARNINGS")
 # The fork server was started with it.
 _STRICT = {"PYTHONWARNINGS": "error"}
 
@@ -213,7 +213,9 @@ def _start(name: str) -> None:
     # Not a `Popen`, which would want to be waited for: it ends when the last process of the run does.
     quiet = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)]
     command = [sys.executable, str(Path(fork_server.__file__).resolve()), name]
-    os.posix_spawn(sys.executable, command, {**os.environ, **_STRICT}, file_actions=quiet)
+    variables = {**os.environ, **_STRICT}
+    variables.pop("PYTHONIOENCODING", None)  # each program has its own, or the default
+    os.posix_spawn(sys.executable, command, variables, file_actions=quiet)
 
 
 # ── in an event loop ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -8,6 +8,7 @@ socket of that name until nobody is connected to it any more.
 import array
 import atexit
 import builtins
+import codecs
 import ctypes
 import fcntl
 import gc
@@ -93,7 +94,7 @@ def _import_all() -> None:
     detect: Any = detector_pipeline()
     detect.warm()
     token_counter()("once")
-    # A program may find plugins that this process does not.
+    # A program may find plugins in folders that this process does not know.
     brought.cache_clear()
     for each in _structs(msgspec.Struct):
         with suppress(NameError, TypeError):  # some refer to what only their own module can resolve
@@ -218,9 +219,8 @@ def _main(command: list[str]) -> tuple[CodeType, str]:
 
 def _open_streams() -> None:
     """Have streams of its own, as Python makes them."""
-    sys.stdin = sys.__stdin__ = io.TextIOWrapper(
-        io.BufferedReader(io.FileIO(0, closefd=False)), sys.stdin.encoding, sys.stdin.errors
-    )
+    given = io.BufferedReader(io.FileIO(0, closefd=False))
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(given, *_coding(sys.stdin, 0))
     sys.stdout = sys.__stdout__ = _like(sys.stdout, io.FileIO(1, "w", closefd=False))
     sys.stderr = sys.__stderr__ = _like(sys.stderr, io.FileIO(2, "w", closefd=False))
 
@@ -229,11 +229,18 @@ def _like(stream: Any, raw: io.FileIO) -> io.TextIOWrapper:
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     return io.TextIOWrapper(
         raw if unbuffered else io.BufferedWriter(raw),  # pyright: ignore[reportArgumentType]
-        stream.encoding,
-        stream.errors,
+        *_coding(stream, raw.fileno()),
         line_buffering=not unbuffered and (raw.isatty() or raw.fileno() == 2),
         write_through=unbuffered,
     )
+
+
+def _coding(stream: Any, file: int) -> tuple[str, str]:
+    """Return the encoding of a stream, and what is done with errors."""
+    encoding, _, errors = os.environ.get("PYTHONIOENCODING", "").partition(":")
+    if file == 2 or not (encoding or errors):
+        errors = stream.errors
+    return codecs.lookup(encoding).name if encoding else stream.encoding, errors or "strict"
 
 
 def _pass(*_: object) -> None:

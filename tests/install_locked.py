@@ -49,9 +49,7 @@ def install(locks: Sequence[Path]) -> None:
         uv, others = Path(folder, "uv.txt"), Path(folder, "others.txt")
         others.write_text("".join(PIN.sub("", lock.read_text()) for lock in locks))
         uv.write_text("".join(PIN.findall(LOCK.read_text())))
-        # Hundreds of processes of a test run import these, also where Python is told to write no bytecode.
-        compiled = ["--compile-bytecode"] if LOCK in (lock.resolve() for lock in locks) else []
-        options = ["--quiet", "--python", sys.executable, *compiled, *HASHED]
+        options = ["--quiet", "--python", sys.executable, *HASHED]
         has_uv = _works([*PIP, "install", "--only-binary", ":all:", *HASHED, "-r", str(uv)])
         if not has_uv or not _works([UV, "pip", "install", *options, "-r", str(others)], _variables()):
             print("uv cannot install the packages here: pip does, which takes longer", file=sys.stderr)

@@ -144,8 +144,7 @@ class Terminal:
                 variables.pop(name, None)
         output = stdout.open("wb") if stdout else None
         files: dict[str, Any] = {"stdin": theirs, "stdout": output or theirs, "stderr": theirs}
-        # Some libraries look at what the terminal can do when they are imported.
-        if command[0] == REMIT and "TERM" not in (env or {}):
+        if command[0] == REMIT:
             strict = {**variables, "PYTHONWARNINGS": "error"}
             self.process: subprocess.Popen[Any] = popen(command, cwd=folder, env=strict, terminal=True, **files)
         else:

@@ -71,7 +71,9 @@ def both(command: list[str], folder: Path, env: dict[str, str], given: str | Non
         {"PYTHONWARNINGS": "error", "LETTER": "x"},
         {"PYTHONPATH": os.pathsep.join(("/somewhere", "/elsewhere"))},
         {"PYTHONUNBUFFERED": "", "PYTHONDONTWRITEBYTECODE": ""},
-        {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+        {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "latin-1"},
+        {"PYTHONIOENCODING": "ascii:replace"},
+        {"PYTHONIOENCODING": ":backslashreplace"},
     ],
     ids=str,
 )

@@ -1,4 +1,4 @@
-"""Runs a script of the console's sources (`check`, `test`) with the Node of a wheel: `make check` and `make test`.
+"""Runs a script of the console's sources (`check`, `check-quickly`, `test`) with the Node of a wheel.
 
 What passed is not run again before a file that it reads has changed: the two take more than a minute of CPU together.
 """

@@ -18,7 +18,7 @@ import pytest
 
 from checkout import TESTS
 from command_line import REMIT, document, environment, remit
-from commands import popen
+from commands import forked_command, popen
 from shared_teams import device_of, introduce, make_annas, make_bobs, relay, up
 from terminals import Terminal
 from waiting import PATIENCE_S
@@ -78,7 +78,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
         introduce(annas, bobs)
         (annas / "agent.py").write_text(AGENT)
         with (annas / "remit.toml").open("a") as file:
-            file.write(CODER.format(acp=json.dumps([sys.executable, str(TESTS / "acp_agent.py")]), path=PATH))
+            file.write(CODER.format(acp=json.dumps(forked_command(TESTS / "acp_agent.py")), path=PATH))
         stack.enter_context(up("share", "--json", folder=bobs))
         yield annas
 

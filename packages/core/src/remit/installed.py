@@ -34,12 +34,19 @@ def installed_plugins() -> Iterator[tuple[str, str]]:
     """
     packages = set[str]()
     for folder in sys.path:
-        with suppress(OSError), os.scandir(folder or ".") as files:
-            # Of a package that is installed twice, Python imports the first.
-            paths = {name: each.path for each in files if (name := _package(each.name)) not in {"", *packages}}
-            packages.update(paths)
-            for path in paths.values():
-                yield from _entries(path)
+        described = _described_in(folder)
+        # Of a package that is installed twice, Python imports the first.
+        for package in described.keys() - packages:
+            yield from described[package]
+        packages.update(described)
+
+
+@cache
+def _described_in(folder: str) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Return the packages that a folder describes, each with the names and modules of its plugins."""
+    with suppress(OSError), os.scandir(folder or ".") as files:
+        return {name: tuple(_entries(each.path)) for each in files if (name := _package(each.name))}
+    return {}
 
 
 def _package(name: str) -> str:

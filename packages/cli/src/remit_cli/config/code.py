@@ -5,8 +5,8 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable
-from importlib import import_module, invalidate_caches
-from importlib.machinery import PathFinder
+from importlib import import_module
+from importlib.machinery import FileFinder, PathFinder
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,7 +49,7 @@ def _object_at(run: str, folder: Path) -> object:
     folder = folder.resolve()
     if sys.path[:1] != [str(folder)]:
         sys.path[:] = [str(folder), *(each for each in sys.path if each != str(folder))]
-    invalidate_caches()
+    _list_anew(str(folder))
     _refuse_another(module_name.partition(".")[0], folder)
     value = _imported(module_name, folder)
     for name in attribute.split("."):
@@ -59,6 +59,13 @@ def _object_at(run: str, folder: Path) -> object:
             own = [each for each in dir(value) if not each.startswith("_") and callable(getattr(value, each, None))]
             raise CodeError(f"`{module_name}` has no `{name}`{did_you_mean(name, own)}") from None
     return value
+
+
+def _list_anew(folder: str) -> None:
+    """Have Python look for modules in a folder and below it again: a file may be newer than what it remembers."""
+    for place, finder in [*sys.path_importer_cache.items()]:
+        if isinstance(finder, FileFinder) and place.startswith(folder):
+            finder.invalidate_caches()
 
 
 def tool_at(run: str, folder: Path) -> Callable[..., Any]:

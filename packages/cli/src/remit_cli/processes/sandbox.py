@@ -319,8 +319,9 @@ def rules_of(
     for named in (*sandbox.reads, *sandbox.writes):
         if not (folder / named).exists():
             raise team_invalid(f"an agent in a sandbox is to reach {folder / named}, which does not exist")
+    inside_of = _folders_of(hidden)
     for each, right in rights.items():
-        if right != LIST and (inside := _within(Path(each), hidden)) is not None:
+        if right != LIST and (inside := inside_of.get(os.path.realpath(each))) is not None:
             raise team_invalid(
                 f"an agent in a sandbox would reach {inside}, because it may read {each}: "
                 "keep the store and its keys in a folder of their own, or name less"
@@ -328,9 +329,14 @@ def rules_of(
     return SandboxRights(rights=rights, network=bool(sandbox.network))
 
 
-def _within(path: Path, hidden: Collection[Path]) -> Path | None:
-    real = path.resolve()
-    return next((each for each in hidden if each.resolve().is_relative_to(real)), None)
+def _folders_of(paths: Collection[Path]) -> dict[str, Path]:
+    """Return the paths by themselves and by each folder that they are in, without symbolic links."""
+    found: dict[str, Path] = {}
+    for each in paths:
+        real = each.resolve()
+        for place in (real, *real.parents):
+            found.setdefault(str(place), each)
+    return found
 
 
 def _needed(path: Sequence[str]) -> Iterator[tuple[str, int]]:
