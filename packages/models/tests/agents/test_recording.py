@@ -268,7 +268,8 @@ async def test_an_agent_opens_no_connection_in_a_replay_and_one_that_is_not_reco
 
     async with team() as hub, hub.record(tmp_path / "r.jsonl") as recorder:
         await hub.ask("a", "go", user="u")
-    expected = f"a opens a connection to {tmp_path / 'nobody'}, which a recording does not hold: send with httpx, or let a tool do it"
+    opened = f"a opens a connection to {tmp_path / 'nobody'}"
+    expected = f"{opened}, which a recording does not hold: send with httpx, or let a tool do it"
     assert [str(each) for each in recorder.unrecorded] == [expected]
     async with team() as hub, hub.replay(tmp_path / "r.jsonl") as replay:
         await hub.ask("a", "go", user="u")

@@ -259,6 +259,7 @@ GOVERNED: dict[Code, Governs | None] = {
         ("breaker.failures_in_a_row", "Raise it so that more failures are tolerated."),
         ("breaker.open", "Shorten it so that the agent is tried again sooner."),
     ),
+    Code.NOT_RECORDED: None,
     Code.DELEGATION_FAILED: None,
     Code.CANCELLED: None,
     Code.OUTCOME_UNKNOWN: None,
