@@ -42,9 +42,6 @@ def test_what_a_model_wants_to_read_needs_the_support_of_another_reader() -> Non
     model = proposed(("READ", 1.0))
     others = proposed(("SEND", 0.5), ("SELL", 0.4), ("REST", 0.3), ("READ", 0.2))
     assert decide(model, LABELS, support=proposed(("SEND", 0.5), ("READ", 0.1))).action == "do"
-    # It takes the text for no request at all.
-    doubted = decide(model, LABELS, support=proposed(("READ", 0.1), ("SEND", 0.05)))
-    assert (doubted.action, doubted.codes) == ("say_back", ("READ", "SEND"))
     unsupported = decide(model, LABELS, support=others)
     assert (unsupported.action, unsupported.codes) == ("say_back", ("READ", "SEND", "SELL"))
 

@@ -18,8 +18,6 @@ from remit_orchestrator.dialogue.commands import Command, NothingFits, starts
 OPTIONS = 3
 # A model may read at once only what a reader without a model ranks among so many.
 SUPPORTED = 3
-# And only what that reader takes for a request at all. Of clear texts 98 of 100 are, of vague and foreign ones 38.
-SUPPORTED_FROM = 0.2
 
 # A part of a plan is said back with the whole plan from this confidence: the user agrees to all of it. Of the parts of
 # labelled requests three in four reach it with the right capability, and one foreign part in six.
@@ -73,16 +71,13 @@ def decide(
     is read at once, and it gives the other options. *options* is how many are offered, in steps of three.
     """
     ranked = [each for each in starts(proposed) if each.capability in labels]
-    likely = [each for each in starts(support or ()) if each.capability in labels]
-    supported = [each.capability for each in likely]
+    supported = [each.capability for each in starts(support or ()) if each.capability in labels]
     codes = _shown_codes([*(each.capability for each in ranked), *supported], labels)
     values: dict[str, dict[str, Json]] = {each.capability: dict(each.values) for each in ranked if each.values}
     sure = ranked[0].confidence if ranked else 0.0
     if ranked:
         best, label = ranked[0], labels[ranked[0].capability]
-        backed = support is None or (
-            best.capability in supported[:SUPPORTED] and likely[0].confidence >= SUPPORTED_FROM
-        )
+        backed = support is None or best.capability in supported[:SUPPORTED]
         if best.confidence >= thresholds.do and label.read_only and not label.confirm and backed:
             return GateDecision(action="do", codes=codes[:1], values=values, confidence=sure)
         if best.confidence >= thresholds.say_back and best.capability in codes:
