@@ -39,7 +39,8 @@ def measure_labelled() -> Iterator[Figure]:
     detect = detector_pipeline()
     countries: dict[str, list[bool]] = {}
     for family in labelled.FAMILIES:
-        hits = [(case, covered(case, detect(case.text))) for case in labelled.cases(family)]
+        cases = islice(labelled.cases(family), sized(None, 5))
+        hits = [(case, covered(case, detect(case.text))) for case in cases]
         share = sum(hit for _, hit in hits) / len(hits)
         goal = at_least(GOALS.get(family, OTHER_GOAL))
         yield Figure(name=f"found: {family} ({len(hits)})", value=share, unit="", bound=goal)
@@ -48,7 +49,7 @@ def measure_labelled() -> Iterator[Figure]:
                 countries.setdefault(case.family, []).append(hit)
     for country, hits in sorted(countries.items()):
         yield Figure(name=f"found: {country} ({len(hits)})", value=sum(hits) / len(hits), unit="")
-    harmless = list(labelled.harmless())
+    harmless = list(islice(labelled.harmless(), sized(None, 5)))
     wrong = [text for text in harmless if detect(text)]
     yield Figure(
         name=f"wrong: invoices, versions, hashes ({len(harmless)})", value=len(wrong), unit="", bound=at_most(0)

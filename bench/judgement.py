@@ -89,7 +89,7 @@ async def clear(played: PlayedTeam, goals: Goals) -> AsyncIterator[Row]:
     """What comes of requests that ask for one capability, for a truthful person and one who agrees to everything."""
     outcomes: list[tuple[str, Outcome]] = []
     agreed: list[tuple[str, Outcome]] = []
-    for code, text in played.team.requests.clear[: sized(None, 2)]:
+    for code, text in played.team.requests.clear[: sized(None, 1)]:
         person = TruthfulPerson(played.team, [Call(code)])
         outcomes.append((code, await person.ask(played.conversation(), text)))
         agreed.append((code, await agree_to_all(played.conversation(), text, _yes(played))))
@@ -134,7 +134,7 @@ async def unclear(played: PlayedTeam, goals: Goals) -> AsyncIterator[Row]:
     requests = played.team.requests
     for kind, texts in (("vague", requests.vague), ("foreign", requests.foreign)):
         shown: list[Shown] = []
-        for text in texts[: sized(None, 2)]:
+        for text in texts[: sized(None, 1)]:
             shown.append(await played.conversation().say(text))
             outcome = await agree_to_all(played.conversation(), text, _yes(played))
             changed_by_yes += bool(played.changes(outcome.executed))
@@ -154,7 +154,7 @@ async def unclear(played: PlayedTeam, goals: Goals) -> AsyncIterator[Row]:
 async def several(played: PlayedTeam, goals: Goals) -> AsyncIterator[Row]:
     """What comes of requests with several parts, some of them foreign or under a condition."""
     planned = executed = named = kept = beyond = 0
-    compounds = played.team.compounds()[: sized(None, 3)]
+    compounds = played.team.compounds()[: sized(None, 1)]
     for each in compounds:
         person = TruthfulPerson(played.team, [Call(code) for code in each.codes], each.conditional)
         outcome = await person.ask(played.conversation(), each.text)
@@ -172,7 +172,7 @@ async def several(played: PlayedTeam, goals: Goals) -> AsyncIterator[Row]:
     yield Row("parts: foreign pieces named", named, foreign, at_least(0.95))
     yield Row("parts: conditions kept", kept, conditional, ALL)
     of = whole = in_plan = 0
-    for text, codes in list(lists(played.team))[: sized(None, 2)]:
+    for text, codes in list(lists(played.team))[: sized(None, 1)]:
         outcome = await TruthfulPerson(played.team, [Call(code) for code in codes]).ask(played.conversation(), text)
         of += 1
         in_plan += _planned(outcome.first) == codes
@@ -210,7 +210,7 @@ async def _keeps_condition(played: PlayedTeam, text: str, code: str) -> bool:
 async def dialogues(played: PlayedTeam, goals: Goals) -> AsyncIterator[Row]:
     """Whether each turn of a dialogue comes to what a truthful person wants."""
     later = later_right = later_chosen = whole = 0
-    played_dialogues = played.team.dialogue[: sized(None, 2)]
+    played_dialogues = played.team.dialogue[: sized(None, 1)]
     for each in played_dialogues:
         conversation = played.conversation()
         rights: list[bool] = []
@@ -263,7 +263,7 @@ async def rows_of(team: LabelledTeam, reader: str) -> list[Row]:
 def _most_replies(reader: str) -> int | None:
     """Return how many replies of each form are tried; None: all. What a careful model proposes is tried less often."""
     careful = reader in SCRIPTS and not SCRIPTS[reader].careless
-    return sized(10 if careful else None, 2)
+    return sized(10 if careful else None, 1)
 
 
 def readers() -> list[str]:

@@ -35,7 +35,7 @@ def rewrites(part: str | None = None, path: Path = REWRITES) -> list[Rewrite]:
     """Return the labelled rewrites, of one part or of all."""
     scenes: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["scene"]
     made: list[Rewrite] = []
-    for scene in scenes[:: sized(1, 10)]:
+    for scene in scenes[:: sized(1, 40)]:
         components = tuple(
             Component(f"agent-{place}", source.get("text", source.get("data")), None, source["title"])
             for place, source in enumerate(scene["sources"])

@@ -665,22 +665,22 @@ def test_as_deep_as_an_envelope_may_be_is_no_trouble() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        pytest.param(lambda: "[" * 1_000_000, id="brackets"),
-        pytest.param(lambda: "[A" * 500_000, id="half tokens"),
-        pytest.param(lambda: "[MAIL:bcdfghjklmn" * 60_000, id="tokens that never end"),
-        pytest.param(lambda: MAIL * 50_000, id="tokens"),
-        pytest.param(lambda: token("MAIL", BOB) * 50_000, id="foreign tokens"),
-        pytest.param(lambda: f"{ALICE} " * 50_000, id="secrets"),
-        pytest.param(lambda: {f"k{n}": ALICE for n in range(20_000)}, id="keys"),
-        pytest.param(lambda: [NUMBER] * 20_000, id="numbers"),
+        pytest.param(lambda: "[" * 200_000, id="brackets"),
+        pytest.param(lambda: "[A" * 100_000, id="half tokens"),
+        pytest.param(lambda: "[MAIL:bcdfghjklmn" * 12_000, id="tokens that never end"),
+        pytest.param(lambda: MAIL * 10_000, id="tokens"),
+        pytest.param(lambda: token("MAIL", BOB) * 10_000, id="foreign tokens"),
+        pytest.param(lambda: f"{ALICE} " * 10_000, id="secrets"),
+        pytest.param(lambda: {f"k{n}": ALICE for n in range(4_000)}, id="keys"),
+        pytest.param(lambda: [NUMBER] * 4_000, id="numbers"),
     ],
 )
-def test_a_megabyte_of_anything_is_struck_and_restored_at_once(make: Callable[[], Any]) -> None:
+def test_two_hundred_kilobytes_of_anything_are_struck_and_restored_at_once(make: Callable[[], Any]) -> None:
     """What grows with the square of a text does not end before the time-out of a test."""
     value = make()
     clean, originals = struck(value)
     assert restore(clean, originals) == value
-    restore(clean, HELD | {f"[MAIL:{n:012}]": "x" for n in range(10_000)})
+    restore(clean, HELD | {f"[MAIL:{n:012}]": "x" for n in range(2_000)})
     assert msgspec.json.encode(clean)
 
 
