@@ -33,6 +33,8 @@ class Errand(NamedTuple):
     answer: str
     context: dict[str, Any] | None = None
     """Which messages it may see, if the planner says so."""
+    relayed: bool = False
+    """Whether the user gets its answer as it is."""
 
 
 class Turn(NamedTuple):
@@ -225,6 +227,7 @@ def synthetic(
     context: dict[str, Any] | None = None,
     every: int = 1,
     specialists: int = 4,
+    relayed: bool = False,
 ) -> Work:
     """Return a conversation of so many messages, half of them the user's.
 
@@ -246,12 +249,13 @@ def synthetic(
     def errand() -> Errand:
         who = chance.choice(those)
         used = tuple({chance.choice(who.tools): [{"query": words(6)}]} for _ in range(chance.choice(rounds)))
-        return Errand(who.name, words(30), used, words(60), context)
+        return Errand(who.name, words(30), used, words(60), context, relayed)
 
-    turns = (
-        Turn(words(25), tuple(errand() for _ in range(chance.choice(errands))), words(70)) for _ in range(messages // 2)
-    )
-    return Work(words(120), those, tools, tuple(turns), every)
+    def turn() -> Turn:
+        text, done, answer = words(25), tuple(errand() for _ in range(chance.choice(errands))), words(70)
+        return Turn(text, done, done[-1].answer if relayed else answer)
+
+    return Work(words(120), those, tools, tuple(turn() for _ in range(messages // 2)), every)
 
 
 def _tool(name: str, about: str, words: Callable[[int], str]) -> Callable[..., object]:
@@ -267,3 +271,8 @@ def _tool(name: str, about: str, words: Callable[[int], str]) -> Callable[..., o
 
 # What suits delegation least: every turn needs one specialist, for one use of a tool.
 LOOKUPS = synthetic(40, errands=(1,), rounds=(1,), specialists=1)
+
+
+def relayed(messages: int) -> Work:
+    """Return such a conversation of so many messages in which the specialist's answers go to the user as they are."""
+    return synthetic(messages, errands=(1,), rounds=(1,), specialists=1, relayed=True)

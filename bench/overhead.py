@@ -9,8 +9,9 @@ same answers.
 Counted is everything that each call of a model is sent, with the counter that the hub has: instructions, messages,
 calls of tools, their results, and each tool's name, description and schema, again and again for every call, as
 providers count. Not counted are the few tokens around each message, and what models say, until it is sent to one again.
-In favour of the one agent: it forgets the results of tools when its turn ends, as agents here do. In the longest
-conversation, every tenth turn is worked on; the others are only said.
+Both ways, an agent reads again in later turns what its own tools returned. In the longest conversation, every tenth
+turn is worked on; the others are only said. Where one specialist is asked for one look-up, its answer may go to the
+user as it is: without the planner's relaying call, which was most of the excess in short conversations.
 """
 
 import asyncio
@@ -26,9 +27,10 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from conversations import LOOKUPS, RECEIPTS, Round, Work, synthetic
+from conversations import LOOKUPS, RECEIPTS, Round, Work, relayed, synthetic
 from harness import Figure, at_most, main, sized
 from remit import Answer, Brief, Hub, Limits
+from remit.agents.cards import Arguments
 from remit.agents.token_count import token_counter
 from remit_models import ModelAgent
 
@@ -102,18 +104,22 @@ async def together(work: Work, hub: Hub, count: Callable[[str], int]) -> int:
     """Return the tokens sent to a planner and its specialists."""
     planner = Scripted(count)
     models = {each.name: Scripted(count) for each in work.specialists}
-    agent = ModelAgent(FunctionModel(planner), prompt=work.prompt, max_tool_rounds=ROUNDS)
+    relays = any(errand.relayed for turn in work.turns for errand in turn.errands)
+    told: Arguments = "relay" if relays else "short"
+    agent = ModelAgent(FunctionModel(planner), prompt=work.prompt, max_tool_rounds=ROUNDS, sub_agent_arguments=told)
     for each in work.specialists:
         specialist = ModelAgent(FunctionModel(models[each.name]), prompt=each.prompt, max_tool_rounds=ROUNDS)
         hub.add(each.name, specialist, description=each.description, tools=each.tools)
     for turn in work.worked_on:
         for errand in turn.errands:
             shown = {} if errand.context is None else {"context": errand.context}
+            shown |= {"relay": "as is"} if errand.relayed else {}
             planner.use({"sub_agent": [{"agent_name": errand.specialist, "task": errand.task, **shown}]})
             for tools in errand.rounds:
                 models[errand.specialist].use(tools)
             models[errand.specialist].say(errand.answer)
-        planner.say(turn.answer)
+        if not (turn.errands and turn.errands[-1].relayed):
+            planner.say(turn.answer)
     done = await converse(hub, work, agent, may_call=list(models))
     assert done == sum(len(turn.errands) for turn in work.worked_on), "some of the work was not done"
     return planner.sent + sum(model.sent for model in models.values())
@@ -147,9 +153,9 @@ async def converse(hub: Hub, work: Work, agent: ModelAgent, **allowed: Collectio
 SHOWN = {"last_messages": 4}
 
 
-async def compare(name: str, work: Work, bound: float | None) -> Figure:
+async def compare(name: str, work: Work, bound: float | None, unit: str = "tokens") -> Figure:
     """Hold a conversation both ways."""
-    count = cache(token_counter())
+    count = cache(token_counter() if unit == "tokens" else len)
     with TemporaryDirectory() as folder:
         both = [
             await way(work, Hub(store=Path(folder) / f"{way.__name__}.db", durability="process", limits=LIMITS), count)
@@ -159,7 +165,7 @@ async def compare(name: str, work: Work, bound: float | None) -> Figure:
         name=f"overhead: {name}",
         value=both[0],
         floor=both[1],
-        unit="tokens",
+        unit=unit,
         bound=None if bound is None else at_most(bound),
     )
 
@@ -175,7 +181,13 @@ async def all_of_them() -> list[Figure]:
         ("100, one lookup a turn", synthetic(100, errands=(1,), rounds=(1,)), 1.2),
         ("100, one lookup, shown 4", synthetic(100, errands=(1,), rounds=(1,), context=SHOWN), None),
     ]
-    return [await compare(*each) for each in kinds[: sized(None, 2)]]
+    # O11, by both counts: a specialist's answer that needs no other words goes out as it is.
+    as_is = [
+        (f"{messages} messages, one lookup, as is, {unit}", relayed(messages), 1.2, unit)
+        for messages in (2, 12, 40)
+        for unit in ("tokens", "characters")
+    ]
+    return [await compare(*each) for each in (*kinds[: sized(None, 2)], *as_is[: sized(None, 2)])]
 
 
 def measure() -> list[Figure]:

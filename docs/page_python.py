@@ -89,7 +89,7 @@ TOPICS = {
     "python-requests": Topic(
         title="Python: requests and responses",
         intro="The two envelopes and what they carry: see [The remit](../explanation/remit.md).",
-        names="Request Response Status Usage Remit Priority Call Handoff ContextFilter View Message Note",
+        names="Request Response Status Usage Remit Priority Call Handoff Handover ContextFilter View Message Note",
     ),
     "python-workflows": Topic(
         title="Python: workflows and combined answers",

@@ -663,6 +663,8 @@ export interface components {
              */
             include_contents: boolean;
             /** @default false */
+            include_facts: boolean;
+            /** @default false */
             include_summary: boolean;
             /** @default false */
             include_workspace: boolean;
@@ -782,7 +784,10 @@ export interface components {
             cost: (number | null)[];
             /** @description Agents, capabilities, states and error codes. */
             names: string[];
-            /** @description The most important detail: the error message, the question to a person, or the last progress message. */
+            /**
+             * @description The most important detail: the error message, the question to a person, the last progress message, or what became
+             *     of the conversation that was handed over.
+             */
             note: string[];
             /** @description The first line of the objective. */
             objective: string[];
@@ -1113,6 +1118,22 @@ export interface components {
             references: components["schemas"]["Source"][];
         };
         /**
+         * Handover
+         * @description The agent that takes a conversation over, and what it sees of it.
+         */
+        Handover: {
+            /**
+             * @default {
+             *       "known": "all"
+             *     }
+             */
+            context: components["schemas"]["ContextFilter"];
+            /** @default  */
+            reason: string;
+            /** @default null */
+            to: string | null;
+        };
+        /**
          * HeldBackBy
          * @description What kept a message back.
          * @enum {unknown}
@@ -1333,6 +1354,11 @@ export interface components {
              * @default
              */
             delegation: string;
+            /**
+             * @description What tools returned to its author, if that is the agent that reads it: nobody else sees them.
+             * @default []
+             */
+            findings: components["schemas"]["ToolFinding"][];
             /**
              * @description Its author: `user`, or an agent.
              * @default
@@ -1756,6 +1782,12 @@ export interface components {
              */
             handoff: components["schemas"]["Handoff"] | null;
             /**
+             * @description Set where its target takes the conversation over, or has handed it over before: the agents behind the target that
+             *     the conversation goes on to, one after another, without asking the target. Empty: the target answers itself.
+             * @default null
+             */
+            handover: components["schemas"]["Handover"][] | null;
+            /**
              * @description Short remarks for the callee.
              * @default []
              */
@@ -1848,8 +1880,18 @@ export interface components {
              * @default []
              */
             files: components["schemas"]["File"][];
+            /**
+             * @description What tools returned to the agent: kept for its own next turns in the session, and given to nobody else.
+             * @default []
+             */
+            findings: components["schemas"]["ToolFinding"][];
             /** @default [] */
             finished: string[];
+            /**
+             * @description The agents to which the conversation was handed over, one after another: the last one answers next.
+             * @default []
+             */
+            handover: components["schemas"]["Handover"][];
             /** @description The id of the request. */
             id: string;
             /** @default {} */
@@ -2487,6 +2529,12 @@ export interface components {
              */
             handoff: components["schemas"]["Handoff"] | null;
             /**
+             * @description Who is to answer: an agent that the target may hand the conversation over to, or the target itself. None: whoever
+             *     is in charge of the session.
+             * @default null
+             */
+            handover: string | null;
+            /**
              * @description Short remarks for the callee.
              * @default []
              */
@@ -2618,6 +2666,22 @@ export interface components {
             file: components["schemas"]["TeamText"] | null;
             limits: components["schemas"]["Limits"];
             tools: string[];
+        };
+        /**
+         * ToolFinding
+         * @description What a tool, or an agent that was asked as one, returned to an agent.
+         */
+        ToolFinding: {
+            /** @default null */
+            arguments: unknown;
+            /**
+             * @description Tokens in it that stand for values which the agent itself had; set by the hub.
+             * @default []
+             */
+            hidden: string[];
+            /** @default  */
+            result: string;
+            tool: string;
         };
         /**
          * ToolUseView

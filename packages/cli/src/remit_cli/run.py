@@ -32,6 +32,9 @@ from remit_cli.options import (
     "--session", metavar="ID", shell_complete=session_ids, help="Continue this session.  [default: a new one]"
 )
 @click.option(
+    "--handover", metavar="AGENT", help="Agent of AGENT's team that answers from now on.  [default: who is in charge]"
+)
+@click.option(
     "--file",
     "paths",
     multiple=True,
@@ -62,6 +65,7 @@ def run(
     capability: str | None,
     given_input: str | None,
     session: str | None,
+    handover: str | None,
     paths: tuple[Path, ...],
     folder: Path | None,
     detach: bool,
@@ -109,6 +113,7 @@ def run(
         input=value,
         capability=capability,
         session=session,
+        handover=handover,
         files=read_files(paths),
         max_tokens=max_tokens,
         max_cost=cost_in_team(max_cost, path, overrides),

@@ -23,8 +23,8 @@ _HOMES = {
     ),
     "remit.protocol.card": ("AgentCard", "Capability", "Rate", "ToolCard"),
     "remit.protocol.envelope": (
-        "Answer", "Artifact", "Call", "ContextFilter", "Handoff", "Message", "Note", "Request", "Response", "Source",
-        "Strategy", "Usage", "View",
+        "Answer", "Artifact", "Call", "ContextFilter", "Handoff", "Handover", "Message", "Note", "Request", "Response",
+        "Source", "Strategy", "Usage", "View",
     ),
     "remit.protocol.errors": ("Code", "Fault", "Origin", "Problem", "RemitError", "SourceLine", "fault"),
     "remit.protocol.files": ("File",),

@@ -32,6 +32,7 @@ from remit.protocol.envelope import Artifact as Artifact
 from remit.protocol.envelope import Call as Call
 from remit.protocol.envelope import ContextFilter as ContextFilter
 from remit.protocol.envelope import Handoff as Handoff
+from remit.protocol.envelope import Handover as Handover
 from remit.protocol.envelope import Message as Message
 from remit.protocol.envelope import Note as Note
 from remit.protocol.envelope import Request as Request

@@ -58,8 +58,8 @@ class Scene:
         fields: dict[str, Any] = {"capabilities": [LOOK, PAY], **options}
         self.hub.add(name, work, **fields)
 
-    async def run(self, user: str = "u") -> list[Any]:
-        return (await self.hub.ask("boss", user=user)).unwrap()
+    async def run(self, user: str = "u", session: str | None = None) -> list[Any]:
+        return (await self.hub.ask("boss", user=user, session=session)).unwrap()
 
 
 OK = "success"
@@ -286,11 +286,11 @@ async def test_a_conversation_goes_on_with_whom_it_began() -> None:
     scene.add("two")
     scene.calls = [Call(capability="LOOK", input=1, session="s")]
     async with scene.hub:
-        assert await scene.run() == [["one", OK, None]]
+        assert await scene.run(session="day") == [["one", OK, None]]
         (await scene.hub.ask("two", user="u")).unwrap()
         for _ in range(4):
             assert not (await scene.hub.ask("one", "fail", user="u", capability="LOOK")).ok
-        assert await scene.run() == [["one", OK, None]]
+        assert await scene.run(session="day") == [["one", OK, None]]
 
 
 async def test_of_several_at_once_each_falls_back_by_itself_and_at_once() -> None:

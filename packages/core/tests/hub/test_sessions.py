@@ -99,6 +99,41 @@ async def test_a_filter_for_roles_that_cannot_be_shown_is_refused_before_anythin
     assert message in refused.fault.problems[0].message
 
 
+async def test_a_name_for_a_callees_conversation_stands_for_one_within_the_callers_own(make_hub: MakeHub) -> None:
+    """It goes on after a restart; neither another session nor another user nor another caller gets it."""
+    asked: list[str | None] = []
+
+    def team_of(hub: Hub) -> Hub:
+        @hub.agent("clerk")
+        async def clerk(brief: Brief) -> list[str]:
+            return [message.text for message in await brief.history() if message.role == "user"]
+
+        @hub.agent("desk", may_call=["clerk", "other"])
+        async def desk(brief: Brief) -> list[str]:
+            if brief.text == "by another":
+                return (await brief.delegate("other", objective=brief.text)).unwrap()
+            reply = await brief.delegate("clerk", objective=brief.text, session="papers")
+            asked.append(reply.session)
+            return reply.unwrap()
+
+        @hub.agent("other", may_call=["clerk"])
+        async def other(brief: Brief) -> list[str]:
+            return (await brief.delegate("clerk", objective=brief.text, session="papers")).unwrap()
+
+        return hub
+
+    async with team_of(make_hub()) as hub:
+        assert (await hub.ask("desk", "one", user="u", session="s")).result == []
+    async with team_of(make_hub()) as hub:
+        assert (await hub.ask("desk", "two", user="u", session="s")).result == ["one"]
+        for user, session, text in (("u", "t", "three"), ("v", "s", "four"), ("u", "s", "by another")):
+            assert (await hub.ask("desk", text, user=user, session=session)).result == []
+        assert (await hub.ask("desk", "five", user="u", session="s")).result == ["one", "two"]
+    assert asked[0] is not None
+    assert asked[0].startswith("s/papers")
+    assert asked[0] == asked[1]
+
+
 # ── nothing twice ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -509,3 +544,31 @@ async def test_a_delegation_that_asks_for_more_context_than_there_may_be_is_told
     assert warnings[0][0].startswith(cut.format("9,000"))
     assert warnings[3][0].startswith(cut.format("5,000"))
     assert response.warnings == ()
+
+
+async def test_saved_facts_reach_an_agent_in_a_new_session_where_a_filter_says_so(hub: Hub) -> None:
+    """X2, X16: of that user alone, once each, with tokens that come back to the user."""
+    known: list[list[str]] = []
+
+    @hub.agent("desk", may_call=["clerk"])
+    async def desk(brief: Brief) -> Answer:
+        known.append([note.text for note in brief.known])
+        if brief.text == "learn":
+            return Answer("noted", new_facts=("drinks tea", f"writes as {MAIL}"))
+        reply = await brief.delegate("clerk", objective=brief.text, context=ContextFilter(include_facts=True))
+        return Answer(reply.result)
+
+    @hub.agent("clerk")
+    async def clerk(brief: Brief) -> str:
+        known.append([note.text for note in brief.known])
+        return " / ".join(note.text for note in brief.known)
+
+    facts = ContextFilter(include_facts=True)
+    async with hub:
+        await hub.ask("desk", "learn", user="u", session="s")
+        told = await hub.ask("desk", "what?", user="u", session="t", context=facts)
+        await hub.ask("desk", "what?", user="v", context=facts)
+        await hub.ask("desk", "what?", user="u", session="s", context=facts)
+    assert told.result == f"drinks tea / writes as {MAIL}"
+    assert [len(each) for each in known] == [0, 2, 2, 0, 0, 2, 2]
+    assert MAIL not in repr(known)

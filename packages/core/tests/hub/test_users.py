@@ -192,7 +192,7 @@ async def test_a_name_that_several_users_give_their_sessions_is_a_session_for_ea
 
     users = [f"u-{number}" for number in range(5)]
     async with hub:
-        for agent, name, sender in (("b", "support", "user"), ("a", None, "a")):
+        for agent, name, sender in (("b", "support", "user"), ("a", "day", "a")):
             for turn in ("one", "two"):
                 requests = [hub.ask(agent, f"{turn} of {user}", user=user, session=name) for user in users]
                 replies = await asyncio.gather(*requests)

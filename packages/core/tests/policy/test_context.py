@@ -20,8 +20,10 @@ from remit.policy.context import (
     newest,
     notes_for,
     select,
+    with_findings_that_fit,
 )
-from remit.protocol.envelope import ContextFilter, Known, Message, Note, Request, View
+from remit.policy.restoring import kept_findings
+from remit.protocol.envelope import ContextFilter, Known, Message, Note, Request, ToolFinding, View
 from remit.protocol.errors import Code, Problem, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Body, Delta, Kind, Notice, Progress, Record, Refusal, ToolUse
@@ -454,3 +456,50 @@ def test_the_agent_that_the_user_talks_to_has_all_unless_the_user_says_otherwise
 def test_no_callee_sees_a_note_that_its_caller_does_not_see(above: list[ContextFilter | None], own: object) -> None:
     assert isinstance(own, ContextFilter | None)
     assert set(notes_for(NOTES, [own, *above])) <= set(notes_for(NOTES, above))
+
+
+# ── what tools returned ───────────────────────────────────────────────────────────────────────────────────────────────
+
+TOKEN_OF_MAIL = "[EMAIL:bcdfghjklmnp]"
+
+
+def a_finding(result: str, tool: str = "look", **fields: Any) -> ToolFinding:
+    return ToolFinding(tool=tool, result=result, **fields)
+
+
+def test_of_an_answer_the_newest_findings_are_kept_and_the_older_ones_in_part() -> None:
+    many = [a_finding(f"{number} " + "x" * 5_000) for number in range(30)]
+    kept = kept_findings(many, ())
+    assert [each.result.split()[0] for each in kept] == [str(number) for number in range(10, 30)]
+    assert [len(each.result) for each in kept[-4:]] == [4_000] * 4
+    assert {len(each.result) for each in kept[:-4]} == {200}
+    assert kept_findings([a_finding("short", arguments={"q": "x" * 300})], ())[0].arguments is None
+
+
+def test_a_token_is_kept_as_a_whole_or_not_at_all_and_the_agents_own_are_named() -> None:
+    result = "x" * 3_990 + TOKEN_OF_MAIL + "y" * 100
+    (cut,) = kept_findings([a_finding(result)], {TOKEN_OF_MAIL})
+    assert cut.result == "x" * 3_990 + "…"
+    assert cut.hidden == ()
+    (whole,) = kept_findings([a_finding(f"[a] {TOKEN_OF_MAIL} {TOKEN_OF_MAIL} [PHONE:bcdfghjklmnp]")], {TOKEN_OF_MAIL})
+    assert whole.hidden == (TOKEN_OF_MAIL,)
+    (brackets,) = kept_findings([a_finding("[" + "x" * 5_000)], ())
+    assert len(brackets.result) == 4_000
+
+
+def test_findings_that_do_not_fit_are_shortened_oldest_first_and_those_of_others_left_out() -> None:
+    findings = (a_finding("a" * 1_000), a_finding("b" * 1_000))
+    mine = a_message("old", role="assistant", name="desk", findings=findings)
+    theirs = replace(mine, name="clerk")
+    shown = with_findings_that_fit([theirs, mine, a_message("plain")], "desk", 1_300, len)
+    assert [[len(each.result) for each in message.findings] for message in shown] == [[], [201, 1_000], []]
+    assert [message.text for message in shown] == ["old", "old", "plain"]
+    (none,) = with_findings_that_fit([mine], "desk", 100, len)
+    assert none.findings == ()
+
+
+def test_a_message_has_what_its_author_looked_up() -> None:
+    response = replace(a_response(), result="done", findings=(a_finding("7C"),))
+    message = message_of(a_record(response, Kind.RESULT), len)
+    assert message is not None
+    assert message.findings == (a_finding("7C"),)

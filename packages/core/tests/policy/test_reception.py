@@ -16,6 +16,7 @@ from remit.policy.reception import (
     is_new,
     named_by_peer,
     of_agent,
+    of_callee,
     of_user,
     peer_name,
     peer_of,
@@ -25,9 +26,9 @@ from remit.policy.reception import (
     trace_of,
     with_session_of_peer,
 )
-from remit.protocol.envelope import USER, ContextFilter, Message, Request, View
+from remit.protocol.envelope import USER, ContextFilter, Handover, Message, Request, View
 from remit.protocol.errors import Code, Fault
-from remit.protocol.remit import Grant, Priority, Remit, tools_within
+from remit.protocol.remit import LONGEST_NAME, Grant, Priority, Remit, tools_within
 from remit.protocol.submission import Submission
 from samples import a_remit, a_request, a_response
 from strategies import name_sets, names, optional, remits
@@ -357,6 +358,41 @@ def test_a_part_of_a_shared_session_is_named_once_however_often_it_is_asked_for(
     own = of_agent("sess-789", "ANL")
     assert own == "sess-789/ANL" == of_agent(own, "ANL")
     assert of_agent("sess-789", "DOC") != own
+
+
+@given(
+    session=names,
+    name=names,
+    peer=st.sampled_from(["", "@north"]),
+    long=st.booleans(),
+)
+def test_a_conversation_that_an_agent_names_is_within_its_own_one_however_often_it_is_named(
+    session: str, name: str, peer: str, *, long: bool
+) -> None:
+    own = f"{session.replace('@', '-') * (200 if long else 1)}"[:190] + peer
+    one = of_callee(own, name)
+    assert of_callee(own, one) == one
+    assert of_callee(f"x{own}", name) != one
+    assert len(of_user(one, "u-1")) <= LONGEST_NAME
+    assert of_callee(own, of_user(one, "u-1")) == of_user(one, "u-1")
+
+
+def test_a_conversation_within_another_can_be_read() -> None:
+    assert of_callee("s-1", "papers") == "s-1/papers" == of_callee("s-1", "s-1/papers")
+    assert of_callee("s-1@north", "papers") == "s-1/papers@north"
+    assert of_callee("s" * 190, "papers").endswith("/papers")
+    assert len(of_callee("s" * 190, "p" * 190)) == 65
+
+
+@pytest.mark.parametrize(("to", "line"), [(None, None), ("tag", ()), ("billing", (Handover(to="billing"),))])
+def test_a_sender_says_who_is_to_answer(to: str | None, line: tuple[Handover, ...] | None) -> None:
+    sent = Submission(target="tag", user="u-1", handover=to)
+    assert taken(sent, exposed=frozenset({"tag", "billing"})).handover == line
+
+
+def test_a_sender_hands_over_only_to_agents_that_it_may_ask() -> None:
+    why = refused(Submission(target="tag", user="u-1", handover="billing"))
+    assert (why.code, "`billing`" in why.message) == (Code.AGENT_NOT_FOUND, True)
 
 
 # ── remarks ───────────────────────────────────────────────────────────────────────────────────────────────────────────

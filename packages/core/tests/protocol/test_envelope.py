@@ -32,8 +32,11 @@ def test_every_part_of_an_assignment_is_an_option_of_those_who_ask() -> None:
 
 
 def test_a_submission_has_the_fields_of_a_request() -> None:
-    """A `Struct` has one base, so these are written twice; what only a hub of the same team says is not sent."""
-    own = {"version", "id", "origin", "target", "remit", "approved", "act", *Assignment.__struct_fields__}
+    """A `Struct` has one base, so these are written twice; what only a hub of the same team says is not sent.
+
+    `handover` is a name in a submission, and a list in a request.
+    """
+    own = {"version", "id", "origin", "target", "remit", "approved", "act", "handover", *Assignment.__struct_fields__}
     request, submission = ({each.name: each for each in msgspec.structs.fields(kind)} for kind in (Request, Submission))
     assert {name: submission.get(name) for name in request if name not in own} == {
         name: each for name, each in request.items() if name not in own

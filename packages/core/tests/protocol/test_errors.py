@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from doc_pages import page_path
 from remit import Code, Fault, Origin, Record, Refusal, RemitError, Response, SourceLine, Status, ToolUse, fault
 from remit.protocol.codec import convert
-from remit.protocol.envelope import MODEL, Request
+from remit.protocol.envelope import MODEL, Request, ToolFinding
 from remit.protocol.errors import INWARD, TABLE, Blame, Problem, duration, in_sentences
 from remit.protocol.records import Kind, Progress, outward
 from remit.protocol.submission import Submission
@@ -201,6 +201,8 @@ def test_a_fault_is_told_without_its_place_and_without_an_exceptions_text(why: F
     assert why.outward() == outward
     failed = a_response(status=Status.FAILED, result=None, fault=why)
     assert failed.outward() == replace(failed, fault=outward)
+    looked_up = replace(failed, findings=(ToolFinding(tool="look", result="7C"),))
+    assert looked_up.outward() == failed.outward()
 
 
 def test_a_place_is_that_of_the_innermost_frame() -> None:

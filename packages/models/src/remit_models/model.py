@@ -14,7 +14,7 @@ from remit.ports import Summarizer
 from remit.ports.brief import HISTORY_TOKENS, Brief
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import USER, Answer, Message, Usage
+from remit.protocol.envelope import Answer, Message, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.lent_models import SAMPLER, Completion, Sampler
 from remit.runtime.registry import team_invalid
@@ -101,7 +101,7 @@ class ModelAgent:
             schema=brief.result_schema or self.output_schema,
             arguments=self.sub_agent_arguments,
             # A person reads the text as it is streamed; another agent can use the other fields.
-            structured=self.structured_answers and brief.request.origin != USER,
+            structured=self.structured_answers and not brief.is_of_user,
         )
         sampling = SAMPLER.set(self._sampler(brief))
         try:

@@ -3,10 +3,11 @@
 from collections.abc import Collection, Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from remit.ports.brief import HISTORY_TOKENS, Brief
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import USER, Message, Note, Source
+from remit.protocol.envelope import Message, Note, Source, ToolFinding
 from remit.protocol.files import File
 from remit.runtime.sessions import NOTE_LENGTH
 
@@ -33,6 +34,19 @@ async def prompt_of(brief: Brief, *, instructions: str | None = None, max_tokens
     )
 
 
+def with_findings_as_text(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Return messages with what tools returned as part of their texts, for a framework that knows texts alone."""
+    return tuple(_with_findings_as_text(each) if each.findings else each for each in messages)
+
+
+def _with_findings_as_text(message: Message) -> Message:
+    return replace(message, text="\n".join((*map(_looked_up, message.findings), message.text)), findings=())
+
+
+def _looked_up(finding: ToolFinding) -> str:
+    return f"[{finding.tool}({text_of(finding.arguments)}) returned: {_indented(finding.result)}]"
+
+
 def background(brief: Brief) -> str:
     """Return the callee's background besides messages and task: notes, summary, workspace."""
     view, parts = brief.view, list[str]()
@@ -55,7 +69,7 @@ def task_of(brief: Brief) -> str:
     """Return the task for the callee's model, with the name of the caller unless that is the user (O4)."""
     request = brief.request
     task = request.objective
-    lines = [task] if request.origin == USER else [f"[Called by: {request.origin}]", f"Task: {task}"]
+    lines = [task] if brief.is_of_user else [f"[Called by: {request.origin}]", f"Task: {task}"]
     if request.capability:
         lines.append(f"Capability: {request.capability}")
     if request.input is not None and request.input != task:
@@ -65,7 +79,7 @@ def task_of(brief: Brief) -> str:
     lines += map(_attached, request.files)
     if request.hints:
         lines.append(f"Hints: {_indented('; '.join(request.hints))}")
-    if seen := len(brief.view.seen):
+    if (seen := len(brief.view.seen)) and not brief.is_of_user:
         lines.append(f"({seen} earlier messages that you have seen before are not repeated.)")
     return "\n".join(line for line in lines if line)
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from remit.policy.budget import estimate
 from remit.ports.brief import Brief
-from remit.protocol.envelope import Answer
+from remit.protocol.envelope import Answer, Handover, Json, ToolFinding
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit_models.prompting import ModelPrompt
 
@@ -53,6 +53,24 @@ class LimitReached(RemitError):
         """What ran out, for those who read the last answer."""
 
 
+class TransferredConversation(LimitReached):
+    """A turn ends because its model hands the conversation over, and has nothing more to say itself."""
+
+    def __init__(self, handover: Handover) -> None:
+        super().__init__(fault(Code.CANCELLED, f"the conversation was handed over to {handover.to}"))
+        self.handover = handover
+
+
+class RelayedAnswer(LimitReached):
+    """A turn ends with the answer of an agent that its model asked, as it is."""
+
+    def __init__(self, answer: Answer, text: str) -> None:
+        super().__init__(fault(Code.CANCELLED, "the answer of another agent is the answer"))
+        self.answer = answer
+        self.text = text
+        """What the model reads if it has more to do."""
+
+
 @contextmanager
 def _money_cut() -> Generator[None]:
     """Raise a refusal from the block as a limit of money."""
@@ -79,9 +97,13 @@ class Reserve:
         self._prompt = prompt
         self._form = form
         self.instruct(prompt.instructions)
-        self._findings: list[tuple[str, str]] = []
+        self.findings: list[ToolFinding] = []
+        """What its tools returned, errors left out."""
         self._streamed: list[str] = []
         """The model's text since its last call began."""
+        self._round = 0
+        """The number of tools that were used since the last call of the model."""
+        self._in_use: set[asyncio.Future[None]] = set()
         self._calls: list[int] = []
         """How much time was left when each model call in progress began."""
         self._longest_ms = 0
@@ -94,15 +116,40 @@ class Reserve:
 
     # ── what was found ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def begin_tool(self) -> None:
-        """Keep the tokens of a last answer from the agents that a tool asks."""
+    async def use(
+        self, tool: str, arguments: dict[str, Json], call: Callable[[dict[str, Json]], Awaitable[str]]
+    ) -> str:
+        """Return what an offered tool returns to the model, and remember it.
+
+        Meanwhile the tokens of a last answer are kept from the agents that it asks. A tool that ends the turn does so
+        once those that the model called with it have ended; an answer is relayed only if there were none.
+        """
         if self._concludes:
             self._brief.keep_back(self._needed)
+        self._round += 1
+        ended = asyncio.get_running_loop().create_future()
+        self._in_use.add(ended)
+        try:
+            text = await call(arguments)
+        except RelayedAnswer as relayed:
+            if self._round == 1:
+                raise
+            text = relayed.text
+        except TransferredConversation:
+            await asyncio.sleep(0)  # those that were called with it begin
+            if others := self._in_use - {ended}:
+                await asyncio.wait(others)
+            raise
+        finally:
+            self._in_use.discard(ended)
+            ended.set_result(None)
+        self.note_result(tool, text, arguments)
+        return text
 
-    def note_result(self, tool: str, text: str) -> None:
+    def note_result(self, tool: str, text: str, arguments: Json = None) -> None:
         """Remember the result of a tool: if the turn is cut off, it is the answer so far."""
         if text and not text.startswith("Error "):
-            self._findings.append((tool, text))
+            self.findings.append(ToolFinding(tool=tool, arguments=arguments, result=text))
             self._brief.progress("", partial=self._so_far)
 
     def note_text(self, text: str) -> None:
@@ -110,7 +157,7 @@ class Reserve:
         self._streamed.append(text)
 
     def _so_far(self) -> Answer:
-        text = "".join(self._streamed) or self._listed(self._findings)
+        text = "".join(self._streamed) or self._listed(self.findings)
         return Answer(None if self._brief.result_schema else text, unfinished=("the answer to what was found",))
 
     # ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -128,7 +175,7 @@ class Reserve:
 
     @property
     def _is_kept(self) -> bool:
-        return self._concludes and bool(self._findings) and not self._is_last
+        return self._concludes and bool(self.findings) and not self._is_last
 
     @property
     def _needed(self) -> int:
@@ -158,6 +205,7 @@ class Reserve:
             why = f"{self._brief.request.target} has too little money left to go on"
             raise LimitReached(fault(Code.TOKEN_BUDGET_EXCEEDED, why), _MONEY_CUT)
         self._streamed.clear()
+        self._round = 0
         self._calls.append(self._brief.time_left_ms())
 
     def end_call(self) -> None:
@@ -209,14 +257,18 @@ class Reserve:
         *ask* calls the model once, without tools: with a prompt, and the tokens that its answer may have.
         """
         self._brief.keep_back(0)
+        if isinstance(why, TransferredConversation):
+            return Answer(handover=why.handover)
+        if isinstance(why, RelayedAnswer):
+            return why.answer
         left = self._brief.tokens_left(self._needed)
         self._is_last = True
         output = min(LAST_OUTPUT, left // 3)
         room = (left - output) * 10 // 11 - self._base
-        if not self._findings or room < 1:
+        if not self.findings or room < 1:
             raise why
         self._streamed.clear()
-        findings = self._listed(self._findings, room * _LETTERS)
+        findings = self._listed(self.findings, room * _LETTERS)
         prompt = replace(self._prompt, messages=(), task=f"{self._prompt.task}\n\n{_ANSWER_NOW}\n{findings}")
         most = left - (self._base + estimate(findings)) * 11 // 10
         try:
@@ -227,11 +279,11 @@ class Reserve:
             raise why
         return replace(answer, unfinished=(*answer.unfinished, f"{why.cut}, and it answered with what it had"))
 
-    def _listed(self, findings: list[tuple[str, str]], room: int = 100_000) -> str:
+    def _listed(self, findings: list[ToolFinding], room: int = 100_000) -> str:
         """Return what was found in at most so many letters: the newest where not all of it fits."""
         lines = list[str]()
-        for place, (tool, text) in enumerate(reversed(findings)):
-            line = f"- {tool}: "
+        for place, finding in enumerate(reversed(findings)):
+            line, text = f"- {finding.tool}: ", finding.result
             part = max(0, (room - len(line)) // (len(findings) - place))
             line += text if len(text) <= part else f"{text[: max(0, part - 1)]}…"
             if len(line) > room:

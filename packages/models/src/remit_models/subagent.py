@@ -6,7 +6,7 @@ and do less, and the model is told so. Required arguments are never made up here
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -18,7 +18,7 @@ from remit.ports.brief import Brief
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import ContextFilter, Json, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault, in_sentences
-from remit.protocol.remit import CONTEXT_TOKENS, MAX_INTEGER, Count
+from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, MAX_INTEGER, Count
 from remit_models.reserve import time_to_keep_ms
 
 
@@ -39,6 +39,12 @@ class SubAgentToolArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         tuple[str, ...] | None, Meta(description="Only these of its tools; left out, all that it has.")
     ] = None
     allow_nested_calls: Annotated[bool, Meta(description="Whether it may ask others in turn.")] = False
+    session: Annotated[
+        str | None, Meta(description="A name for your conversation with it: with the same name it goes on there.")
+    ] = None
+    relay: Annotated[
+        Literal["reworded", "as is"], Meta(description='"as is": its answer is the answer, unless you call more tools.')
+    ] = "reworded"
 
 
 class CheckedArguments(NamedTuple):
@@ -65,6 +71,10 @@ def read_arguments(arguments: dict[str, Json], *, tools_of: Callable[[str], Iter
         known["max_context_tokens"] = read.count("max_context_tokens", tokens, default, f"{default} was taken.")
     if "allowed_tools" in known:
         known["allowed_tools"] = read.tools(known["allowed_tools"], tools_of(str(known.get("agent_name"))))
+    if "session" in known:
+        known["session"] = read.name("session", known["session"])
+    if known.get("relay", "as is") != "as is":
+        del known["relay"]
     if "allow_nested_calls" in known:
         known["allow_nested_calls"] = read.flag("allow_nested_calls", known["allow_nested_calls"])
     try:
@@ -98,6 +108,13 @@ class _Reader:
             return value.strip().lower() == "true"
         self._notes.append(f"`{name}` is neither true nor false: false was taken.")
         return False
+
+    def name(self, name: str, value: Json) -> str | None:
+        """Return a value as a name; an invalid one is left out."""
+        if isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and value.isprintable():
+            return value
+        self._notes.append(f"`{name}` is not a name: a new conversation was begun.")
+        return None
 
     def texts(self, name: str, value: Json) -> list[str]:
         """Return a value as a list of texts; anything else is left out."""
@@ -161,6 +178,7 @@ _FILTER: dict[str, Callable[[_Reader, str, Json], Json]] = {
     "include_summary": _Reader.flag,
     "include_workspace": _Reader.flag,
     "include_contents": _Reader.flag,
+    "include_facts": _Reader.flag,
     "known": _Reader.known,
 }
 
@@ -195,8 +213,23 @@ class SubAgentToolResult(Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...]
 
 
+class SubAgentOutcome(NamedTuple):
+    """The outcome of a call, with the notes to the model about its arguments."""
+
+    response: Response
+    notes: tuple[str, ...]
+    is_relayed: bool
+    """Whether the model wants the answer to go out as it is."""
+
+
 async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentToolResult:
     """Delegate on behalf of the brief's agent; raises a `RemitError` for invalid arguments."""
+    call = await sub_agent_call(brief, arguments)
+    return result_of(call.response, call.notes)
+
+
+async def sub_agent_call(brief: Brief, arguments: dict[str, Json]) -> SubAgentOutcome:
+    """Delegate as `sub_agent` does, and return the response itself."""
     tools = {each.name: each.tools for each in brief.delegates}
     given, notes = read_arguments(arguments, tools_of=tools.get)
     context_tokens = given.max_context_tokens
@@ -207,6 +240,7 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentToolRes
         given.agent_name,
         objective=given.task,
         input=given.input,
+        session=given.session,
         context=None if given.context is None else _hide_notes(given.context),
         context_tokens=context_tokens,
         tools=None if given.allowed_tools is None else frozenset(given.allowed_tools),
@@ -214,7 +248,7 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentToolRes
         deadline_ms=_time_of_callee_ms(brief),
         queued=True,
     )
-    return result_of(response, notes)
+    return SubAgentOutcome(response, notes, given.relay == "as is" and response.ok)
 
 
 def _time_of_callee_ms(brief: Brief) -> int:

@@ -1,6 +1,6 @@
 """Runs one turn of a model within a brief: prompt, tools and answer."""
 
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import AsyncIterable, Iterator, Mapping
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from pydantic_ai.messages import (
     TextPart,
     TextPartDelta,
     ToolCallPart,
+    ToolReturnPart,
     UserPromptPart,
 )
 from pydantic_ai.models import Model, ModelRequestParameters
@@ -36,7 +37,7 @@ from remit_models.model_output import DESCRIPTION, PREAMBLE, SCHEMA, answer_of, 
 from remit_models.model_output import NAME as STRUCTURED
 from remit_models.prompting import ModelPrompt
 from remit_models.providers import translated
-from remit_models.reserve import LimitReached, Reserve
+from remit_models.reserve import LimitReached, RelayedAnswer, Reserve, TransferredConversation
 from remit_models.toolbox import ToolOffer, offers
 
 # How often a model may correct an answer that does not fit its schema.
@@ -75,7 +76,7 @@ class ModelTurn:
         self._name = name
         self._settings = ModelSettings(**cast("ModelSettings", settings))
         self._rounds = rounds
-        self._offers = offers(brief, arguments=arguments) if rounds else ()
+        self._offers = offers(brief, arguments=arguments, ends_turn=True) if rounds else ()
         # A text needs no conversion.
         self._schema = None if schema is None or schema.get("type") == "string" else schema
         self._reserve = reserve or Reserve(brief, prompt, "" if self._schema is None else text_of(self._schema))
@@ -92,9 +93,14 @@ class ModelTurn:
         At a limit it is the model's last answer, from what its tools have found.
         """
         try:
-            return await self._reserve.within(self._take())
+            answer = await self._reserve.within(self._take())
         except LimitReached as why:
-            return await self._reserve.conclude(why, self._last_answer)
+            answer = await self._reserve.conclude(why, self._last_answer)
+            if isinstance(why, TransferredConversation | RelayedAnswer):
+                answer = replace(answer, metadata={**answer.metadata, MODEL: self._model_use()})
+            if isinstance(why, RelayedAnswer) and self._aloud:
+                self._stream(text_of(answer.result))
+        return replace(answer, findings=tuple(self._reserve.findings))
 
     async def _last_answer(self, prompt: ModelPrompt, most: int) -> Answer:
         """Return the answer of another turn without tools."""
@@ -117,7 +123,7 @@ class ModelTurn:
         try:
             result = await self._agent().run(
                 self._prompt.task,
-                message_history=[_message(each) for each in self._prompt.messages],
+                message_history=[part for each in self._prompt.messages for part in _messages(each)],
                 model_settings=self._settings,
                 usage_limits=UsageLimits(request_limit=None),  # rounds and tokens are already limited
                 event_stream_handler=self._say if self._aloud else None,
@@ -161,10 +167,13 @@ class ModelTurn:
         unfinished = ("the answer was cut off at the tokens that it could have",) if _was_cut(response) else ()
         if self._offers and self._model.must_answer:
             unfinished += (f"it had used tools {self._rounds} times, and had to answer with what it had",)
+        return replace(answer, unfinished=unfinished, metadata={**answer.metadata, MODEL: self._model_use()})
+
+    def _model_use(self) -> dict[str, Json]:
         cached = self._model.cached
         model: dict[str, Json] = {"name": self._name, **({"cached": cached} if cached else {})}
         model["calls"] = list(self._model.calls)
-        return replace(answer, unfinished=unfinished, metadata={**answer.metadata, MODEL: model})
+        return model
 
     def _unwrapped(self, output: Json) -> Json:
         """Return a result that is not an object from the field that wraps it."""
@@ -214,10 +223,7 @@ class ModelTurn:
 
 def _tool(offer: ToolOffer, reserve: Reserve) -> Tool[object]:
     async def call(**arguments: Json) -> str:
-        reserve.begin_tool()
-        text = await offer.call(arguments)
-        reserve.note_result(offer.name, text)
-        return text
+        return await reserve.use(offer.name, arguments, offer.call)
 
     tool: Tool[object] = Tool.from_schema(call, offer.name, offer.description, offer.schema)
     # The hub checks whether arguments fit; but a model that sends no named arguments must be told here.
@@ -225,10 +231,17 @@ def _tool(offer: ToolOffer, reserve: Reserve) -> Tool[object]:
     return tool
 
 
-def _message(message: Message) -> ModelMessage:
+def _messages(message: Message) -> Iterator[ModelMessage]:
+    """Yield a message as the model reads it: after the calls of tools that led to it, if it is its own."""
     if message.role == "user":
-        return ModelRequest(parts=[UserPromptPart(content=message.text)])
-    return ModelResponse(parts=[TextPart(content=message.text)])
+        yield ModelRequest(parts=[UserPromptPart(content=message.text)])
+        return
+    if message.findings:
+        ids = [f"{message.seq}-{number}" for number, _ in enumerate(message.findings)]
+        used = list(zip(ids, message.findings, strict=True))
+        yield ModelResponse(parts=[ToolCallPart(each.tool, each.arguments, tool_call_id=id) for id, each in used])
+        yield ModelRequest(parts=[ToolReturnPart(each.tool, each.result, tool_call_id=id) for id, each in used])
+    yield ModelResponse(parts=[TextPart(content=message.text)])
 
 
 def _object_of(schema: Schema) -> Schema:

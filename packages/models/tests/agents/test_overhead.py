@@ -3,7 +3,9 @@
 import json
 from typing import Any
 
-from conversations import LOOKUPS, RECEIPTS
+import pytest
+
+from conversations import LOOKUPS, RECEIPTS, relayed
 from overhead import compare
 from remit import Brief, ContextFilter, Hub
 from remit.agents.cards import Arguments
@@ -22,6 +24,14 @@ async def test_a_planner_and_its_specialists_are_sent_little_more_than_one_agent
 async def test_so_they_are_where_each_turn_needs_one_specialist_for_one_look_up() -> None:
     """O11: what suits delegation least, with the default filter."""
     figure = await compare("20 turns, one specialist", LOOKUPS, 1.2)
+    assert figure.ok, figure
+
+
+@pytest.mark.parametrize("unit", ["tokens", "characters"])
+@pytest.mark.parametrize("messages", [2, 12])
+async def test_an_answer_that_goes_out_as_it_is_costs_no_call_that_relays_it(messages: int, unit: str) -> None:
+    """O11: also in the shortest conversations."""
+    figure = await compare(f"{messages} messages, as is", relayed(messages), 1.2, unit)
     assert figure.ok, figure
 
 
@@ -47,7 +57,7 @@ async def test_what_a_model_is_told_of_the_tool_is_whole_and_short() -> None:
     schema = await schema_of("full")
     assert set(schema["properties"]) == set(SubAgentToolArgs.__struct_fields__)
     assert set(schema["properties"]["context"]["properties"]) == set(ContextFilter.__struct_fields__)
-    assert estimate(json.dumps(schema)) < 370
+    assert estimate(json.dumps(schema)) < 440
 
 
 async def test_a_model_is_told_of_three_arguments_unless_it_is_to_know_all() -> None:
@@ -64,3 +74,6 @@ async def test_a_model_is_told_of_three_arguments_unless_it_is_to_know_all() -> 
         "additionalProperties": False,
     }
     assert estimate(json.dumps(schema)) <= 60
+    told = await schema_of("relay")
+    assert set(told["properties"]) == {*schema["properties"], "relay"}
+    assert estimate(json.dumps(told)) <= 85

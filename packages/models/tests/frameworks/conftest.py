@@ -9,6 +9,7 @@ import pytest
 NEEDED = {
     "test_pydantic_ai.py": "pydantic_ai",
     "test_openai_agents.py": "agents",
+    "test_openai_airline.py": "agents",
     "test_langgraph.py": "langgraph.pregel",
     "test_google_adk.py": "google.adk",
     "test_autogen.py": "autogen_agentchat",

@@ -115,7 +115,9 @@ def _agent_message(record: Record, response: Response) -> SessionMessage:
     text = text_of(response.result) if response.result is not None else why.message if why else ""
     # The id of a root request is its sender's choice; the others are paths.
     path = response.id if response.id.startswith(f"{record.run}.") else record.run
-    return _message(record, "assistant", response.target, text, path, response.status, why.code if why else None)
+    # Whoever the conversation is with has answered, in the session of the agent that handed it over.
+    name = response.path[-1] if response.handover and response.path else response.target
+    return _message(record, "assistant", name, text, path, response.status, why.code if why else None)
 
 
 def _message(

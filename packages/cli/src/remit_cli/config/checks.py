@@ -178,6 +178,7 @@ _OF_CODE = {
     "tool_rates",
     "may_call",
     "allow_sub_agent_calls",
+    "hands_over_to",
     "max_sub_agent_depth",
     "recursive",
     "resumable",

@@ -38,7 +38,7 @@ from remit_cli.show.screen import (
 )
 from remit_cli.show.tree_lines import STYLES, cost_text, history, in_columns, lines_of, sentence, tallied
 from remit_server.documents.common import shown_as
-from remit_server.documents.delegation_table import handling_in
+from remit_server.documents.delegation_table import handling_of
 from remit_server.documents.runs import (
     ApprovalLine,
     Branch,
@@ -320,7 +320,7 @@ def delegation(node: Node, now_ms: int) -> DelegationLine:
         said=node.last_message,
         preview=text_of(node.response.result)[:PREVIEW_LENGTH] if node.response else "",
         fault=node.fault,
-        handling=handling_in(node.response.metadata) if node.response else "",
+        handling=handling_of(node),
     )
 
 

@@ -24,7 +24,7 @@ from remit.protocol.records import (
 from remit.runtime.run_tree import Node, Tree
 from remit.words.terminal import one_line
 from remit_cli.show.screen import cell_sized, cells, spell_ms
-from remit_server.documents.delegation_table import handling_in, model_in
+from remit_server.documents.delegation_table import handling_of, model_in
 from remit_server.documents.runs import DelegationLine
 
 # How many candidates are examined, as a multiple of the height; the rest would not fit anyway.
@@ -196,7 +196,7 @@ def _detail(node: Node) -> str:
     if node.response is not None:
         unfinished = node.response.unfinished
         objective = f"not finished: {one_line(', '.join(unfinished))}" if unfinished else _objective(node)
-        placed, model = handling_in(node.response.metadata), model_in(node.response.metadata)
+        placed, model = handling_of(node), model_in(node.response.metadata)
         cached = f"(+{model.beside:,} cached)" if model and model.beside else ""
         return " ".join(filter(None, (objective, f"({one_line(placed)})" if placed else "", used, cached)))
     if node.question:

@@ -85,12 +85,12 @@ PROCESSES = 2 * (os.cpu_count() or 1)
 TOOL_ROUNDS = 8
 
 
-Arguments = Literal["short", "full"]
-"""Which arguments of `sub_agent` a model is told of: those that every model can fill in, or all of them."""
+Arguments = Literal["short", "relay", "full"]
+"""Which arguments of `sub_agent` a model is told of: those that every model can fill in, these and `relay`, or all."""
 
 # Options of how an agent is run; its card does not have them.
 _NOT_ON_CARDS = ("env", "sandbox", "route")
-_NAMES = ("tools", "may_call", "sees")
+_NAMES = ("tools", "may_call", "hands_over_to", "sees")
 
 
 class CardOptions(TypedDict, total=False):
@@ -133,6 +133,8 @@ class AgentOptions(CardOptions, total=False):
     """How often it may use each tool of its own, by name."""
     may_call: Collection[str]
     allow_sub_agent_calls: bool | None
+    hands_over_to: Collection[str]
+    """Agents to which its model may hand the conversation with the user over."""
     max_sub_agent_depth: int | None
     recursive: bool
     concurrency: int | None

@@ -172,6 +172,7 @@ class Hub:
         clock = options.get("clock") or LoopClock()
         reader = partial(_conversations, store, summarizer and _priced(summarizer, prices), count)
         guards = guards_with(options.get("guards", ()))
+        redactor = Redactor(_installed_detector() if redaction is True else redaction or None, vault_key)
         self._parts = RuntimeContext(
             registry=Registry(options.get("name", "local")),
             ledger=Ledger(options.get("breaker") or BreakerSettings()),
@@ -182,8 +183,8 @@ class Hub:
             guards=guards.before,
             answer_guards=guards.answers,
             approver=InboxApprover(store) if approver == "inbox" else approver,
-            redactor=Redactor(_installed_detector() if redaction is True else redaction or None, vault_key),
-            sessions=Sessions(store, clock, count, reader, workspace),
+            redactor=redactor,
+            sessions=Sessions(store, clock, count, reader, redactor.recall_facts, workspace),
             outflow=Outflow(clock),
             cache=Cache(),
             prices=prices,

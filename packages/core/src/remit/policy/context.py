@@ -7,7 +7,17 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from msgspec.structs import replace
 
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import ContextFilter, Known, Message, Note, Request, Response, View
+from remit.protocol.envelope import (
+    PREVIEW_LENGTH,
+    ContextFilter,
+    Known,
+    Message,
+    Note,
+    Request,
+    Response,
+    ToolFinding,
+    View,
+)
 from remit.protocol.errors import Code, Fault, Problem, fault
 from remit.protocol.problems import did_you_mean
 from remit.protocol.records import Record
@@ -35,6 +45,7 @@ T = TypeVar("T")
 
 def message_of(record: Record, count: Count) -> Message | None:
     """Return the message that a record adds to a conversation; None for events inside an agent."""
+    findings: tuple[ToolFinding, ...] = ()
     match record.body:
         case Request() as request:
             objective, given = request.objective, text_of(request.input)
@@ -42,11 +53,41 @@ def message_of(record: Record, count: Count) -> Message | None:
             role, name, delegation = "user", request.origin, request.path
         case Response(result=result) as response if result is not None:
             text, role, name, delegation = text_of(result), "assistant", response.target, response.id
+            findings = response.findings
         case _:
             return None
     return Message(
-        role=role, text=text, name=name, tokens=count(text), at_ms=record.at_ms, seq=record.seq, delegation=delegation
+        role=role,
+        text=text,
+        name=name,
+        tokens=count(text),
+        at_ms=record.at_ms,
+        seq=record.seq,
+        delegation=delegation,
+        findings=findings,
     )
+
+
+# ── what tools returned ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def with_findings_that_fit(messages: Sequence[Message], agent: str, room: int, count: Count) -> list[Message]:
+    """Return an agent's own history with what its tools returned, the newest first, as far as *room* tokens allow.
+
+    What does not fit as a whole is shortened to its beginning, or left out; all of others is.
+    """
+    shown: list[Message] = []
+    for message in reversed(messages):
+        kept: list[ToolFinding] = []
+        for each in reversed(message.findings if message.name == agent else ()):
+            for length in (len(each.result), PREVIEW_LENGTH):
+                finding = each if length >= len(each.result) else replace(each, result=f"{each.result[:length]}{_CUT}")
+                if (tokens := count(text_of(finding.arguments)) + count(finding.result)) <= room:
+                    room -= tokens
+                    kept.append(finding)
+                    break
+        shown.append(replace(message, findings=tuple(reversed(kept))) if message.findings else message)
+    return shown[::-1]
 
 
 class RecordedMessages(NamedTuple):

@@ -409,7 +409,7 @@ def _says_the_same(request: Request, rewritten: Request) -> bool:
     )
 
 
-_ROUTE = ("version", "id", "origin", "target", "capability", "run", "parent", "session", "parent_session")
+_ROUTE = ("version", "id", "origin", "target", "capability", "run", "parent", "session", "parent_session", "handover")
 
 
 def passes_again(request: Request, facts: Facts) -> bool:

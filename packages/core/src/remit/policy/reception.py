@@ -13,7 +13,7 @@ from remit.policy.context import reads_conversation
 from remit.policy.limits import Limits
 from remit.protocol.card import AgentCard, Authority
 from remit.protocol.codec import malformed
-from remit.protocol.envelope import USER, Assignment, Request, Response, View, fields_of
+from remit.protocol.envelope import USER, Assignment, Handover, Request, Response, View, fields_of
 from remit.protocol.errors import Code, Fault, Problem, fault
 from remit.protocol.problems import did_you_mean
 from remit.protocol.remit import (
@@ -53,6 +53,24 @@ def there(session: str, peer: str) -> str:
 def of_agent(session: str, agent: str) -> str:
     """Return the name of an agent's own part of a shared session; applying it twice changes nothing."""
     return f"{session.removesuffix(f'/{agent}')}/{agent}"
+
+
+def of_callee(session: str, name: str) -> str:
+    """Return the id of a conversation that an agent names, within its own *session*; applying it twice changes nothing.
+
+    So no other conversation, and no other user, can name it.
+    """
+    base, at, peer = session.rpartition("@") if "@" in session else (session, "", "")
+    short = blake2b(session.encode(), digest_size=16).hexdigest()
+    if name.startswith((f"{base}/", f"{short}/")) and name.endswith(f"{at}{peer}"):
+        return name
+    # An id has to have room for the mark of a user.
+    room = LONGEST_NAME - len(f"{at}{peer}") - 10
+    if len(base) + 1 + len(name) > room:
+        base = short
+    if len(base) + 1 + len(name) > room:
+        name = blake2b(name.encode(), digest_size=16).hexdigest()
+    return f"{base}/{name}{at}{peer}"
 
 
 def of_user(session: str, user: str) -> str:
@@ -173,6 +191,7 @@ def receive(
     if sent.view is not None:
         assignment["context"] = None
     return Request(
+        handover=handed_by_user(sent.handover, sent.target),
         version=sent.version,
         id=sent.id or run,
         origin=origin,
@@ -188,6 +207,11 @@ def receive(
     )
 
 
+def handed_by_user(to: str | None, target: str) -> tuple[Handover, ...] | None:
+    """Return the handover of a request whose sender says who is to answer: the target itself, or an agent behind it."""
+    return None if to is None else () if to == target else (Handover(to=to),)
+
+
 def _refused(sent: Submission, sender: Sender, user: str, exposed: frozenset[str], grant: Grant | None) -> Fault | None:
     """Return why a sender may not ask for this, or None if it may."""
     if grant is not None and grant.user != user:
@@ -197,10 +221,12 @@ def _refused(sent: Submission, sender: Sender, user: str, exposed: frozenset[str
             suggestion="Ask for the user of the credential.",
         )
     known = exposed if sender.targets is None else exposed & sender.targets
-    if sent.target not in known:
-        # The same answer for hidden and for unknown agents: a sender without permission learns nothing.
-        near = did_you_mean(sent.target, known)
-        return fault(Code.AGENT_NOT_FOUND, f"there is no agent `{sent.target}` here that {sender.name} may ask{near}")
+    # Whom an agent hands a conversation over to is its own decision; a sender may decide it where it could ask itself.
+    for name in (sent.target, sent.handover or sent.target):
+        if name not in known:
+            # The same answer for hidden and for unknown agents: a sender without permission learns nothing.
+            near = did_you_mean(name, known)
+            return fault(Code.AGENT_NOT_FOUND, f"there is no agent `{name}` here that {sender.name} may ask{near}")
     if not sender.is_hub and sent.origin != USER:
         problem = Problem("$.origin", f"only a hub speaks for agents; a client leaves it out, or says `{USER}`")
         return fault(Code.MALFORMED_ENVELOPE, "the request is not valid: $.origin", problems=(problem,))

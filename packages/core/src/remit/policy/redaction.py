@@ -16,12 +16,14 @@ from remit.protocol.envelope import (
     Artifact,
     ContextFilter,
     Handoff,
+    Handover,
     Json,
     Message,
     Note,
     Request,
     Response,
     Source,
+    ToolFinding,
     View,
 )
 from remit.protocol.errors import Code, Fault, Origin, Problem, RemitError, SourceLine, fault
@@ -45,7 +47,7 @@ _LONGEST_TOKEN = len("[:]") + 32 + _LENGTH
 
 # The fields that hold texts of agents and people; all others are names, numbers and ids.
 TEXT_FIELDS: dict[type[Struct], tuple[str, ...]] = {
-    Request: ("objective", "input", "handoff", "context", "view", "hints", "reason", "files", "remit"),
+    Request: ("objective", "input", "handoff", "context", "view", "hints", "reason", "files", "remit", "handover"),
     Remit: ("tools",),  # the conditions on their arguments
     ValueBounds: ("in_", "not_in", "under"),
     View: ("messages", "summary", "workspace", "known"),
@@ -76,7 +78,11 @@ TEXT_FIELDS: dict[type[Struct], tuple[str, ...]] = {
         "unfinished",
         "metadata",
         "files",
+        "handover",
+        "findings",
     ),
+    Handover: ("reason", "context"),
+    ToolFinding: ("arguments", "result"),
     Artifact: ("value", "label"),
     Source: ("source_id",),
     File: ("name", "url"),  # and the content, if it is text
@@ -148,6 +154,8 @@ def is_plain(response: Response, detect: Detector) -> bool:
 
 def _says_only_its_result(response: Response) -> bool:
     if response.fault or response.summary or response.artifacts or response.new_facts or response.metadata:
+        return False
+    if response.handover or response.findings:
         return False
     return not (response.warnings or response.finished or response.unfinished or response.sources or response.files)
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, cast
 
@@ -12,9 +12,12 @@ from msgspec.structs import replace
 
 from remit.policy.redaction import TEXT_FIELDS, TOKEN, Held, Raw, T, kind_of, list_of, object_of, spelled
 from remit.protocol.card import AgentCard, Schema, Sees, ToolCard
+from remit.protocol.codec import text_of
 from remit.protocol.envelope import (
+    PREVIEW_LENGTH,
     Json,
     Request,
+    ToolFinding,
 )
 from remit.protocol.errors import Problem
 from remit.protocol.files import MAX_FILE_BYTES, File, is_file_name, is_file_url
@@ -362,3 +365,40 @@ def _joined(path: str, place: str) -> str:
 
 def _withheld(kind: str) -> str:
     return f'the value is withheld and a token stands for it; declare it as text, or give the agent sees=["{kind}"]'
+
+
+# ── what tools returned ───────────────────────────────────────────────────────────────────────────────────────────────
+
+# Of one answer: a model reads them again with each call of its next turns.
+MOST_FINDINGS = 20
+FINDING_LENGTH = 4_000
+FINDINGS_LENGTH = 16_000
+
+
+def kept_findings(findings: Sequence[ToolFinding], hidden: Container[str]) -> tuple[ToolFinding, ...]:
+    """Return what is kept of the findings of an answer: the newest, each in part if it is long.
+
+    *hidden* are the tokens for values that the agent itself had.
+    """
+    kept: list[ToolFinding] = []
+    room = FINDINGS_LENGTH
+    for each in reversed(findings[-MOST_FINDINGS:]):
+        length = len(text_of(each.arguments))
+        if length > PREVIEW_LENGTH:
+            each = replace(each, arguments=None)
+            length = 0
+        result = each.result
+        most = min(FINDING_LENGTH, max(room - length, PREVIEW_LENGTH))
+        if len(result) > most:
+            result = f"{_whole_tokens(result, most - 1)}…"
+        room -= length + len(result)
+        mine = dict.fromkeys(token[0] for token in TOKEN.finditer(result) if token[0] in hidden)
+        kept.append(replace(each, result=result, hidden=tuple(mine)))
+    return tuple(reversed(kept))
+
+
+def _whole_tokens(text: str, most: int) -> str:
+    """Return the beginning of a text, without a token that would be cut."""
+    start = text.rfind("[", 0, most)
+    cut = TOKEN.match(text, start) if start >= 0 else None
+    return text[: start if cut is not None and cut.end() > most else most]

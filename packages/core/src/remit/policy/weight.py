@@ -167,6 +167,7 @@ def is_light_response(response: Response) -> bool:
         or response.unfinished
         or response.sources
         or response.files
+        or response.findings
     ):
         return result is None or len(result) <= LIGHT
     return is_light(response)

@@ -11,6 +11,7 @@ from remit.policy.restoring import explain_tokens
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import plain, text_of
 from remit.protocol.envelope import (
+    USER,
     Answer,
     AssignmentOptions,
     Call,
@@ -73,6 +74,8 @@ class AvailableAgent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The tools that its team gives it; a caller cannot allow it any others."""
     tokens: int | None = None
     """The default token grant of a call to it, if its team sets one."""
+    takes_over: bool = False
+    """Whether the conversation with the user may be handed over to it."""
 
 
 class BriefBackend(Protocol):
@@ -235,6 +238,11 @@ class Brief:
     def known(self) -> tuple[Note, ...]:
         """Facts, decisions, constraints and answers of the conversation so far; no need to ask for them again."""
         return self.view.known
+
+    @property
+    def is_of_user(self) -> bool:
+        """Whether the user reads the answer: they asked this agent, or the conversation was handed over to it."""
+        return self.request.origin == USER or self.request.handover is not None
 
     @property
     def original_request(self) -> str:

@@ -157,6 +157,8 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """The agents that it may call; `*`: all."""
     allow_sub_agent_calls: bool | None = None
     """None: as `may_call` implies. True without `may_call`: it may call everyone. False forbids every call."""
+    hands_over_to: Names = frozenset()
+    """The agents to which its model may hand the conversation with the user over; it has to be able to call them."""
     max_sub_agent_depth: Count | None = None
     """How many levels of delegation may follow below this agent."""
     recursive: bool = False

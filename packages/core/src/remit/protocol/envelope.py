@@ -39,6 +39,9 @@ USER = "user"
 # The target of a call by a capability that no agent offers; no agent may have this name either.
 NOBODY = "?"
 
+# What an agent says to give a conversation back to the agent that handed it over.
+BACK = "back"
+
 
 # What an agent tells its hub about its model: `{"name": "openai:gpt-5-mini", "cached": 1200, "calls": […]}`, of which
 # `cached` is the number of prompt tokens that the provider read from its cache, `beside` the number of those that are
@@ -159,9 +162,28 @@ class ContextFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     include_contents: bool = False
     """Whether the content of the named files is shown, as far as there is room, and not only their names."""
     max_age_seconds: Count | None = None  # Only messages that are not older.
+    include_facts: bool = False  # Whether the saved facts about the user are added, of all conversations.
     known: Known | None = None
     """Which notes of the conversation the callee may see, never more than its caller may. None: an agent that is called
     by another sees none; the agent that the user talks to sees all notes of its own session."""
+
+
+class Handover(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """The agent that takes a conversation over, and what it sees of it."""
+
+    to: Name | None = None  # The agent; None: the one that handed the conversation over, which gets it back.
+    reason: str = ""  # Why; recorded.
+    context: ContextFilter = ContextFilter(known="all")  # Which part of the conversation it sees.
+
+
+class ToolFinding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """What a tool, or an agent that was asked as one, returned to an agent."""
+
+    tool: Name  # Its name.
+    arguments: Json = None  # What it was given.
+    result: str = ""  # What the model of the agent read.
+    hidden: tuple[str, ...] = ()
+    """Tokens in it that stand for values which the agent itself had; set by the hub."""
 
 
 class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -177,6 +199,8 @@ class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     """The number of the record that holds its text, which is stored once. 0: it has none here."""
     delegation: str = ""
     """The request that it belongs to."""
+    findings: tuple[ToolFinding, ...] = ()
+    """What tools returned to its author, if that is the agent that reads it: nobody else sees them."""
 
 
 class Note(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
@@ -314,6 +338,8 @@ class Call(BoundedAssignment, frozen=True, kw_only=True):
     """Whether it waits for a place where its caller may have no more calls at once; otherwise it is refused."""
     step: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_~-]{0,99}\Z")] | None = None
     """Its name among its caller's calls: it identifies the call after a restart, whatever the order of calls."""
+    handover: tuple[Handover, ...] | None = None
+    """Set by the hub where the callee takes a conversation over; see `Request.handover`."""
 
 
 Act = Literal["call", "tool", "answer", "tokens", "price"]
@@ -342,6 +368,9 @@ class Request(Assignment, frozen=True, kw_only=True):
     """Its parent span in a trace that began elsewhere (W3C); None: the run is its own trace."""
     via: Name | None = None
     """The sender, if it came from elsewhere: a hub, or a client of this one."""
+    handover: tuple[Handover, ...] | None = None
+    """Set where its target takes the conversation over, or has handed it over before: the agents behind the target that
+    the conversation goes on to, one after another, without asking the target. Empty: the target answers itself."""
     approved: tuple[str, ...] = ()
     """Digests of the questions about it that a person has approved, for the other hubs of the team; never sent."""
     act: Act = "call"
@@ -406,13 +435,18 @@ class Answer(AnswerContent, frozen=True):
     """The return value of an agent's code, from which the runtime makes the response.
 
     With `calls` the agent names agents that should do the work instead: the runtime executes these calls in the agent's
-    name.
+    name. With `handover` another agent takes the conversation over: it answers this request, unless there is a result,
+    and the next ones of the session.
     """
 
     usage: Usage | None = None  # Tokens spent, if the agent counts them itself.
     calls: tuple[Call, ...] = ()  # Agents that should do the work instead.
     strategy: Strategy = Strategy.MERGE_ALL
     """How the answers of several `calls` become one."""
+    handover: str | Handover | None = None
+    """The agent that takes the conversation over; `"back"`: the one that handed it over to this agent."""
+    findings: tuple[ToolFinding, ...] = ()
+    """What tools returned to the agent: kept for its own next turns in the session, and given to nobody else."""
 
 
 class Response(AnswerContent, frozen=True, kw_only=True):
@@ -435,6 +469,10 @@ class Response(AnswerContent, frozen=True, kw_only=True):
     tool_calls: tuple[str, ...] = ()  # The tools that were used, in order.
     path: tuple[Name, ...] = ()
     """The agents that the answer passed through, if the callee handed the request over."""
+    handover: tuple[Handover, ...] = ()
+    """The agents to which the conversation was handed over, one after another: the last one answers next."""
+    findings: tuple[ToolFinding, ...] = ()
+    """What tools returned to the agent: kept for its own next turns in the session, and given to nobody else."""
     agent_version: str = "1.0"  # The version of the agent that answered.
     capability_version: str | None = None  # The version of the capability.
     cache: Literal["none", "miss", "hit", "similar"] = "none"
@@ -451,6 +489,8 @@ class Response(AnswerContent, frozen=True, kw_only=True):
         They are not told the model either: that is how an agent is made, not what it is for.
         """
         shown = self.fault and self.fault.outward()
+        if self.findings:
+            return replace(self, findings=()).outward()
         if MODEL in self.metadata:
             return replace(self, fault=shown, metadata={k: v for k, v in self.metadata.items() if k != MODEL})
         return self if shown is self.fault else replace(self, fault=shown)

@@ -348,8 +348,9 @@ def outcome_in(run: str, body: Body) -> Response | None:
 
 # The texts of an envelope; the rest is route, remit and outcome.
 ENVELOPE_TEXTS = (
-    *("objective", "input", "handoff", "context", "view", "hints", "reason", "files"),
-    *("result", "summary", "artifacts", "new_facts", "sources", "warnings", "finished", "unfinished", "metadata"),
+    *("objective", "input", "handoff", "handover", "context", "view", "hints", "reason", "files"),
+    *("result", "summary", "artifacts", "new_facts", "sources", "findings"),
+    *("warnings", "finished", "unfinished", "metadata"),
 )
 
 

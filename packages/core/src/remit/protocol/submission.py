@@ -29,6 +29,9 @@ class Submission(BoundedAssignment, frozen=True, kw_only=True):
     created_ms: Count | None = None
     view: View | None = None
     traceparent: str | None = None
+    handover: Name | None = None
+    """Who is to answer: an agent that the target may hand the conversation over to, or the target itself. None: whoever
+    is in charge of the session."""
     via: Name | None = None
 
 
@@ -39,3 +42,6 @@ class AskOptions(AssignmentOptions, total=False):
     """An id of your own: a request that is repeated with it is answered once. None: a new one."""
     traceparent: str | None
     """The place in a trace that your program began (W3C)."""
+    handover: str | None
+    """The agent that is to answer: one that the agent may hand the conversation over to, or the agent itself. None:
+    whoever is in charge of the session."""

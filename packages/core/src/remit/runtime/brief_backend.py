@@ -204,7 +204,7 @@ def _is_given(frame: Frame, reference: str) -> bool:
     if caller is None:
         return True
     own = caller.request.session or caller.path
-    return reference == own or reference.startswith(f"{caller.path}.") or _is_given(caller, reference)
+    return reference == own or reference.startswith((f"{caller.path}.", f"{own}/")) or _is_given(caller, reference)
 
 
 async def _local_session(parts: RuntimeContext, frame: Frame, reference: str) -> str:
@@ -461,6 +461,7 @@ class LocalBriefBackend(Struct, frozen=True, eq=False):
                 capabilities=tuple(capability.code for capability in entry.card.capabilities),
                 tools=tuple(sorted(entry.card.tools)),
                 tokens=entry.card.tokens,
+                takes_over=name in card.hands_over_to,
             )
             for name, entry in registry.agents.items()
             if card.may_reach(name)

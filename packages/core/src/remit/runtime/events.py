@@ -133,13 +133,17 @@ class Outflow:
             self._tell(frame, clean, struck)
 
     def _tell(self, frame: Frame, text: str, struck: Held = _NOTHING) -> None:
-        body = Delta(delegation=frame.path, agent=frame.card.name, text=text)
+        # Who took the conversation over answers in the place of the agent that handed it over.
+        place = frame
+        while place.request.handover is not None and place.parent is not None:
+            place = place.parent
+        body = Delta(delegation=place.path, agent=frame.card.name, text=text)
         session = frame.request.session or frame.path
         record = Record(
             seq=0, kind=Kind.DELTA, at_ms=self._clock.wall_ms(), run=frame.run.id, session=session, body=body
         )
         own = record
-        if frame.parent is None and (struck or frame.run.held):
+        if place.parent is None and (struck or frame.run.held):
             own = replace(record, body=restore(body, {**frame.run.held, **struck}))
         run = frame.run.id
         pieces = ((None, False), record), ((run, False), record), ((run, True), own)

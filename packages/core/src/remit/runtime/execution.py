@@ -9,8 +9,9 @@ from functools import partial
 from msgspec.structs import replace
 
 from remit.policy.breaker import is_from_below
+from remit.policy.reception import of_callee
 from remit.policy.redaction import Held
-from remit.policy.restoring import restore
+from remit.policy.restoring import kept_findings, restore
 from remit.policy.weight import (
     LIGHT_TO_ENCODE,
     is_light_answer,
@@ -20,7 +21,18 @@ from remit.policy.weight import (
 )
 from remit.ports import Departure, Remote, Slot
 from remit.ports.brief import Brief, BriefBackend
-from remit.protocol.envelope import Answer, Call, Json, Request, Response, Strategy, Usage
+from remit.protocol.envelope import (
+    BACK,
+    USER,
+    Answer,
+    Call,
+    Handover,
+    Json,
+    Request,
+    Response,
+    Strategy,
+    Usage,
+)
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import DelegationState, Status
 from remit.protocol.records import Approval, Kind
@@ -253,6 +265,10 @@ class Executor:
         frame.ran = not isinstance(frame.agent, Remote) or bool(frame.doubt)
         if parts.started is not None:
             parts.started(request)
+        if request.handover:
+            if (response := await self._pass_on(frame, request.handover)) is not None:
+                return response
+            request = replace(request, handover=())
         if parts.recorder is not None:
             parts.recorder.begin(frame)
         if isinstance(frame.agent, Remote):
@@ -299,10 +315,70 @@ class Executor:
                 await self._dispatch.extension.allow_unpriced(frame, "")
             await self._dispatch.extension.draw_for(frame, usage)
             frame.meter(usage)
+        if answer.findings:
+            findings = () if _is_forgotten(frame) else kept_findings(answer.findings, frame.hidden or {})
+            answer = replace(answer, findings=findings)
+        if answer.handover is not None:
+            return await self._hand_over(frame, answer, answer.handover)
         if not answer.calls:
             return answered(frame, answer)
         response = await self._hand_on(frame, answer.calls, answer.strategy)
         return replace(response, metadata=response.metadata | answer.metadata) if answer.metadata else response
+
+    # ── the conversation is handed over ───────────────────────────────────────────────────────────────────────────────
+
+    async def _pass_on(self, frame: Frame, line: tuple[Handover, ...]) -> Response | None:
+        """Return the answer of the agent to which the conversation was handed before; None: this one has it again."""
+        response = await self._continue_with(frame, line[0], line[1:])
+        return None if _is_back(frame, response) and response.result is None else response
+
+    async def _hand_over(self, frame: Frame, answer: Answer, wanted: str | Handover) -> Response:
+        """Return the answer of the agent to which this one hands the conversation over; with a result of its own, that
+        agent begins with the next turn.
+        """
+        if isinstance(wanted, str):
+            wanted = Handover(to=None if wanted == BACK else wanted)
+        name, above = frame.card.name, _handed_by(frame)
+        to = wanted.to or next(iter(above), None)
+        if to is None and answer.result is not None:
+            return answered(frame, answer)  # it is in charge already
+        if to is None or to == name:
+            reason = "nobody handed it to this agent" if to is None else "this agent has it already"
+            why = f"{name} cannot hand the conversation over: {reason}"
+            return ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, why))
+        wanted = replace(wanted, to=to)
+        if answer.result is not None or to in above:
+            return replace(answered(frame, answer), handover=(wanted,))
+        response = await self._continue_with(frame, wanted)
+        if _is_back(frame, response) and response.result is None:
+            why = f"{name} handed the conversation over to {to}, which handed it back at once"
+            how = "Let one of them answer: describe in their instructions which requests are whose."
+            return ended_response(frame, Status.FAILED, fault(Code.LOOP_DETECTED, why, suggestion=how))
+        return replace(response, metadata=response.metadata | answer.metadata, findings=answer.findings)
+
+    async def _continue_with(self, frame: Frame, first: Handover, behind: tuple[Handover, ...] = ()) -> Response:
+        """Return the answer of the agent that has the conversation now, as the frame's own: it is called like any."""
+        request, now = frame.request, self._dispatch.parts.clock.now()
+        call = Call(
+            target=first.to,
+            objective=request.objective,
+            input=request.input,
+            files=request.files,
+            hints=request.hints,
+            reason=first.reason,
+            context=first.context,
+            session=of_callee(request.session or frame.path, f"handover:{first.to}"),
+            deadline_ms=max(0, frame.time_left_ms(now)),
+            handover=behind,
+        )
+        response = handed_on(frame, await self._dispatch.delegate(frame, call))
+        if not response.ok:
+            return replace(response, handover=())
+        if _is_back(frame, response):
+            return replace(response, handover=()) if response.result is not None else response
+        if response.handover and response.handover[0].to in _handed_by(frame):
+            return response  # it goes back further
+        return replace(response, handover=(first, *response.handover))
 
     def _raised(self, frame: Frame, error: BaseException) -> Fault:
         """Return the fault for an agent's exception, with its place in the code; log it unless raised on purpose."""
@@ -322,6 +398,8 @@ class Executor:
         """Execute a request elsewhere, and take from the answer what a peer may say."""
         parts, ledger = self._dispatch.parts, self._dispatch.parts.ledger
         earlier = frame.doubt if frame.departed is None else ""
+        if not remote.shares_store and request.handover is not None:
+            request = replace(request, handover=None)  # another team's hub has handovers of its own
         line = LocalRemoteHandle(self._dispatch, frame, self._backend(frame, NO_TOOLS))
         ledger.outbound.setdefault(line.trace, []).append(frame)
         try:
@@ -425,6 +503,26 @@ class Executor:
                 only = "Name only sources of the user of the request, or of a scope in `shared_scopes`."
                 return ended_response(frame, Status.FAILED, fault(Code.USER_MISMATCH, message, suggestion=only))
         return response
+
+
+def _is_forgotten(frame: Frame) -> bool:
+    """Return whether nobody goes on with the session of a delegation: an agent asked for one answer."""
+    return frame.parent is not None and frame.request.session == frame.path
+
+
+def _handed_by(frame: Frame) -> list[str]:
+    """Return the agents that handed the conversation to this one, the nearest first."""
+    names: list[str] = []
+    each: Frame | None = frame
+    while each is not None and each.request.handover is not None and each.request.origin != USER:
+        names.append(each.request.origin.partition("@")[0])
+        each = each.parent
+    return names
+
+
+def _is_back(frame: Frame, response: Response) -> bool:
+    """Return whether a response says that its agent has handed the conversation back to this one."""
+    return bool(response.handover) and response.handover[0].to == frame.card.name
 
 
 async def _for_callee(request: Request) -> Request:

@@ -19,7 +19,7 @@ from remit.policy.verdict import Guard, Sealing
 from remit.ports.brief import Agent
 from remit.ports.remote import Departure, Remote, Slot
 from remit.protocol.card import AgentCard
-from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response, Usage
+from remit.protocol.envelope import Answer, Call, Handover, Json, Note, Request, Response, Usage
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import MOVES, DelegationState, IllegalMoveError, Status
 from remit.protocol.remit import MAX_INTEGER
@@ -116,6 +116,7 @@ class Run:
         "handed_back",
         "held",
         "id",
+        "in_charge",
         "keeps_limit",
         "known",
         "more_tokens",
@@ -191,6 +192,8 @@ class Run:
         """The redacted notes of its conversation."""
         self.open_question = ""
         """The open question to its user, if there is one."""
+        self.in_charge: tuple[Handover, ...] = ()
+        """The agents to which its conversation was handed over before it, one after another."""
 
     def note_return(self) -> None:
         """Wake all that wait for tokens or money of others."""

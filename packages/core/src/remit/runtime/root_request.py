@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from remit.policy.limits import Limits
+from remit.policy.reception import handed_by_user
 from remit.protocol.codec import checked
 from remit.protocol.envelope import USER, VERSION, Assignment, Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
@@ -51,6 +52,7 @@ def root_request(
         run=run,
         created_ms=created_ms,
         traceparent=options.get("traceparent"),
+        handover=handed_by_user(options.get("handover"), agent),
         **assignment,
     )
     request = checked(request)

@@ -29,7 +29,7 @@ from remit.ports import (
 )
 from remit.ports.text_reader import text_reader
 from remit.protocol.codec import digest, encode
-from remit.protocol.envelope import Request, Response
+from remit.protocol.envelope import USER, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime import journal
@@ -622,6 +622,9 @@ class RootRuns:
 
     async def _execute(self, frame: Frame) -> Response:
         (response,) = await self._dispatch.tasks.join(None, (self._dispatch.tasks.start(frame),))
+        if frame.request.origin == USER and (frame.run.scope != frame.run.id or response.handover):
+            with suppress(StoreError):  # it is answered, whatever happens to the question
+                await self._dispatch.parts.sessions.end_turn(frame.run, response)
         # Only outcomes after the agent's code began are kept: before that, the same request may come again. A cancel
         # stands, too: whoever sends the same again may not have heard of it.
         unknown = response.fault is not None and response.fault.code is Code.OUTCOME_UNKNOWN
@@ -645,9 +648,6 @@ class RootRuns:
             return ended
 
     async def _answer(self, frame: Frame, response: Response) -> Response:
-        if frame.run.scope != frame.run.id:
-            with suppress(StoreError):  # it is answered, whatever happens to the question
-                await self._dispatch.parts.sessions.ask_back(frame.run, response)
         if frame.run.held:
             response = await made_whole(response, frame.run.held)
         return self._for_asker(frame.request, response)
@@ -657,6 +657,8 @@ class RootRuns:
 
         A user reads plain sentences in it; another hub words them for its own users.
         """
+        if response.findings:
+            response = replace(response, findings=())
         if request.via is not None:
             response = response.outward()
         if not needs_wording(response) or peer_of(request) is not None:

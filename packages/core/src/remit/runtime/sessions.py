@@ -1,20 +1,22 @@
 """The conversations of a hub: what a callee is shown of them, and their notes and state."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from remit.policy.context import check, fit, newest, notes_for
-from remit.policy.reception import is_marked_for_another, named_by_peer, of_user, speaker_of
+from remit.policy.context import check, fit, newest, notes_for, with_findings_that_fit
+from remit.policy.reception import is_marked_for_another, named_by_peer, of_callee, of_user, speaker_of
 from remit.policy.redaction import strike
 from remit.policy.weight import is_light, is_light_request
 from remit.ports.agents import Clock, ConversationReader, TokenCounter, Workspace
 from remit.ports.store import MOST_NOTES, Archive, RunEpoch, SessionOwner, Store
 from remit.protocol.codec import encode, text_of
-from remit.protocol.envelope import ContextFilter, Handoff, Json, Message, Note, Request, Response, View
+from remit.protocol.envelope import ContextFilter, Handoff, Handover, Json, Message, Note, Request, Response, View
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.files import texts_of
 from remit.protocol.remit import LONGEST_NAME
@@ -29,7 +31,19 @@ FACT_LENGTH = 1_000
 # A question stands at the end of a text.
 _QUESTION_LENGTH = 1_000
 
-_ASKED = "asked "
+_LAST_TURN = "turn "
+
+
+class LastTurn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the end of a turn leaves for the next one of its conversation."""
+
+    question: str = ""
+    """The question to the user, if there is one."""
+    in_charge: tuple[Handover, ...] = ()
+    """The agents to which the conversation was handed over, one after another."""
+
+
+_read_turn = msgspec.json.Decoder(LastTurn).decode
 
 
 class ViewRequest(NamedTuple):
@@ -42,7 +56,8 @@ class ViewRequest(NamedTuple):
 class Sessions:
     """The conversations of one hub, as its agents see them.
 
-    *reader* is called when a conversation is first summarized or continued.
+    *reader* is called when a conversation is first summarized or continued, *recall_facts* to be able to restore what
+    facts about a user contain.
     """
 
     def __init__(
@@ -51,6 +66,7 @@ class Sessions:
         clock: Clock,
         count: TokenCounter,
         reader: Callable[[], ConversationReader],
+        recall_facts: Callable[[Run, str, Iterable[str]], Awaitable[None]],
         workspace: Workspace | None = None,
     ) -> None:
         self._store = store
@@ -59,6 +75,7 @@ class Sessions:
         self._counts = False
         self._workspace = workspace
         self._reader = reader
+        self._recall_facts = recall_facts
 
     # ── what is shown ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -76,6 +93,8 @@ class Sessions:
         if frame is not None:
             frame.note_session_read()
         await self._learn_to_count()
+        if wanted is not None and wanted.include_facts:
+            known = (*await self._saved_facts(run, request.remit.user, known), *known)
         if wanted is None:
             return ViewRequest(View(known=known), last_first=False)
         if (wrong := check(wanted)) is not None:
@@ -88,17 +107,41 @@ class Sessions:
             )
             wanted = replace(wanted, keywords=keywords)
         messages = [] if wanted.last_messages == 0 else await self._earlier_messages(request, wanted, of, tokens=room)
+        if request.handover is not None and to is not None and messages:
+            messages = await self._new_to(request, messages, to, room)
         seen: frozenset[int] = frozenset()
         if to is not None and to != of and messages:
             seen = await self._store.seen(to, [message.seq for message in messages])
         view = View(
-            messages=tuple(message for message in messages if message.seq not in seen),
+            messages=tuple(message for message in without_findings(messages) if message.seq not in seen),
             summary=await self._reader().summary(of, frame) if wanted.include_summary else "",
             workspace=await self._described(wanted, room),
             known=known,
             seen=tuple(sorted(seen)),
         )
         return ViewRequest(view, last_first=wanted.last_messages is not None)
+
+    async def _saved_facts(self, run: Run, user: str, known: Iterable[Note]) -> list[Note]:
+        """Return the facts about a user that the notes of the conversation do not have."""
+        await self._store.flush()
+        facts, noted = await self._store.facts(user), {note.text for note in known}
+        await self._recall_facts(run, user, facts)
+        return [Note("fact", fact) for fact in facts if fact[:NOTE_LENGTH] not in noted]
+
+    async def _new_to(self, request: Request, messages: list[Message], to: str, room: int) -> list[Message]:
+        """Return those of a caller's messages that are not in the session of the agent that takes over from it.
+
+        The turns in which that agent was in charge are in both conversations; the words of this turn are its task.
+        """
+        theirs = await self._store.messages(to, ContextFilter(), now_ms=self._clock.wall_ms(), tokens=room)
+        known = Counter((each.role, each.text) for each in theirs)
+        new: list[Message] = []
+        for each in reversed(messages):
+            if known[each.role, each.text]:
+                known[each.role, each.text] -= 1
+            elif each.delegation != request.parent:
+                new.append(each)
+        return new[::-1]
 
     async def brought(self, view: View, shown: ViewRequest | None) -> ViewRequest:
         """Return a sender's view of a conversation elsewhere, counted here, with the view of one here."""
@@ -138,14 +181,24 @@ class Sessions:
             return []  # it has just begun
         await self._learn_to_count()
         shown = (request.view or View()).messages
-        return await self._earlier_messages(frame.recorded or request, wanted, request.session, tokens, shown)
+        messages = await self._earlier_messages(frame.recorded or request, wanted, request.session, tokens, shown)
+        if not any(each.findings for each in messages):
+            return messages
+        room = tokens - sum(each.tokens for each in messages)
+        own = partial(with_findings_that_fit, messages, frame.card.name, room, self._count)
+        messages = own() if is_light(*messages) else await aside.run(own)
+        hidden = {token for each in messages for finding in each.findings for token in finding.hidden}
+        if known := {token: raw for token, raw in frame.run.known.items() if token in hidden}:
+            frame.hidden = {**(frame.hidden or {}), **known}
+        return messages
 
     async def messages_of(self, frame: Frame, session: str, wanted: ContextFilter, tokens: int) -> list[Message]:
         """Return messages of a session that is not the callee's own: the newest that fit, oldest first."""
         if (wrong := check(wanted)) is not None:
             raise RemitError(wrong)
         await self._learn_to_count()
-        return await self._earlier_messages(frame.recorded or frame.request, wanted, session, tokens)
+        messages = await self._earlier_messages(frame.recorded or frame.request, wanted, session, tokens)
+        return without_findings(messages)
 
     async def _earlier_messages(
         self, request: Request, wanted: ContextFilter, session: str, tokens: int, shown: Sequence[Message] = ()
@@ -195,9 +248,10 @@ class Sessions:
     async def recall(self, run: Run) -> None:
         """Load the notes of the conversation that a run continues."""
         run.notes = (await self._store.notes(run.scope))[-MOST_NOTES:]
-        kept = await self._store.get(_ASKED + run.scope)
+        kept = await self._store.get(_LAST_TURN + run.scope)
         if kept is not None:
-            run.open_question = kept[1].decode()
+            last = _read_turn(kept[1])
+            run.open_question, run.in_charge = last.question, last.in_charge
 
     def notes_of_user(self, run: Run, request: Request) -> list[Note]:
         """Return what the user of a run, whose request is redacted, decides, demands, and answers.
@@ -209,15 +263,16 @@ class Sessions:
         notes = self._reader().notes(request.objective or text_of(request.input or ""), run.open_question)
         return [replace(note, by=by) for note in notes] if by else notes
 
-    async def ask_back(self, run: Run, response: Response) -> None:
-        """Store the question to a user who was asked back, until the user answers."""
+    async def end_turn(self, run: Run, response: Response) -> None:
+        """Store who is in charge of a conversation from now on, and the question to a user who was asked back."""
         answer = text_of(response.result) if response.ok and response.result is not None else ""
         question = answer[-_QUESTION_LENGTH:] if response.requires_followup or answer.rstrip().endswith("?") else ""
-        if question != run.open_question:
-            key = _ASKED + run.scope
+        in_charge = response.handover if response.ok else run.in_charge
+        if (question, in_charge) != (run.open_question, run.in_charge):
+            key, last = _LAST_TURN + run.scope, LastTurn(question, in_charge)
             kept = await self._store.get(key)
             # If two runs of one conversation end at once, either may have the last word.
-            await self._store.cas(key, 0 if kept is None else kept[0], question.encode(errors="replace"))
+            await self._store.cas(key, 0 if kept is None else kept[0], encode(last))
 
     def note(self, run: Run, notes: Iterable[Note]) -> None:
         """Store notes for all agents that are asked later in the conversation.
@@ -279,6 +334,11 @@ class Sessions:
         return await self._store.get(_state_key(frame)) or (0, b"{}")
 
 
+def without_findings(messages: Iterable[Message]) -> list[Message]:
+    """Return messages as anybody but the agent that wrote them may see them."""
+    return [replace(each, findings=()) if each.findings else each for each in messages]
+
+
 def memorable(facts: Sequence[str]) -> tuple[str, ...]:
     """Return the facts of one answer that are stored: the first ones, and none that is a document."""
     return tuple(fact for fact in facts if len(fact) <= FACT_LENGTH)[:MOST_NEW_FACTS]
@@ -317,6 +377,21 @@ async def session_of(store: Archive, name: str, user: str) -> tuple[str, Session
         if isinstance(first.body, Request) and first.body.path == name:
             return name, owner
     return own, second
+
+
+async def session_of_callee(store: Archive, name: str, caller: Request) -> tuple[str, SessionOwner | None]:
+    """Return the session that an agent means by a name, and its owner: within its own one, unless the hub made the id.
+
+    *caller* is the request to the agent.
+    """
+    user, session = caller.remit.user, of_callee(caller.session or caller.path, name)
+    if session != name:
+        for first in await store.records(session=name, limit=1):
+            if isinstance(first.body, Request) and first.body.path == name:
+                session = name  # the guards judge whose it is
+    session, owner = await session_of(store, session, user)
+    # Agents of two users that begin it at the same time must not share it.
+    return session if owner is not None else of_user(session, user), owner
 
 
 def _notes_for(request: Request, caller: Frame | None, run: Run) -> tuple[Note, ...]:

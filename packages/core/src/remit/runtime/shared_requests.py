@@ -163,8 +163,10 @@ class SharedLimits:
             self._known[name] = followed.phase, followed.openings
 
 
-# The fields of a request that are submitted; the others hold within one hub only.
-_FIELDS = tuple(field for field in Submission.__struct_fields__ if field in Request.__struct_fields__)
+# The fields of a request that are submitted; the others hold within one hub only, or are set afterwards.
+_FIELDS = tuple(
+    field for field in Submission.__struct_fields__ if field in Request.__struct_fields__ and field != "handover"
+)
 
 
 class HandedOver(NamedTuple):
@@ -258,6 +260,7 @@ class SharedRequests:
         )
         if isinstance(request, Fault):
             raise RemitError(request)
+        request = replace(request, handover=sent.handover)  # no other team may say so
         run = Run(request, 0, None, parts.redactor.sealing(request.session or request.run))
         clean = await self._admission.redacted(run, request)
         if clean.view is not None:

@@ -22,7 +22,7 @@ from remit.protocol.typed import written
 from remit.runtime.aside import stepping_aside
 from remit.runtime.origin import failure_of_tool, worded
 from remit_models.model_output import answer_of
-from remit_models.prompting import ModelPrompt, prompt_of
+from remit_models.prompting import ModelPrompt, prompt_of, with_findings_as_text
 from remit_models.reserve import LimitReached, Reserve
 from remit_models.toolbox import ENDS_THE_TURN, ToolOffer, error_text, offers
 
@@ -143,7 +143,7 @@ class Bounds:
     def __init__(self, brief: Brief, *, concludes: bool = False) -> None:
         self.brief = brief
         self._concludes = concludes
-        self.offers: dict[str, ToolOffer] = {offer.name: offer for offer in offers(brief)}
+        self.offers: dict[str, ToolOffer] = {offer.name: offer for offer in offers(brief, ends_turn=concludes)}
         self.stopped_by: RemitError | None = None
         self._name = brief.request.target
         self._calls = 0
@@ -165,6 +165,7 @@ class Bounds:
         """Return the agent's prompt, including the format of its answer if there is one."""
         # At most half of the remaining tokens are spent on reading earlier messages.
         prompt = await prompt_of(self.brief, max_tokens=min(HISTORY_TOKENS, self.brief.tokens_left() // 2))
+        prompt = replace(prompt, messages=with_findings_as_text(prompt.messages))
         if (schema := self.brief.result_schema) is not None and schema.get("type") != "string":
             wanted = f"Answer with nothing but JSON that fits this schema:\n{text_of(schema)}"
             prompt = replace(prompt, instructions="\n\n".join(part for part in (prompt.instructions, wanted) if part))
@@ -209,10 +210,7 @@ class Bounds:
             except (ValueError, TypeError):
                 return f"Error {Code.INPUT_VALIDATION_FAILED}: the arguments of {tool} must be a JSON object"
         with self.stopping():
-            self._reserve.begin_tool()
-            text = await self.offers[tool].call(arguments)
-        self._reserve.note_result(tool, text)
-        return text
+            return await self._reserve.use(tool, arguments, self.offers[tool].call)
 
     async def use_own(
         self, tool: str, arguments: object, run: Callable[[dict[str, Json]], Awaitable[Any]], *, question: str = ""
@@ -247,13 +245,13 @@ class Bounds:
             if error.fault.code in ENDS_THE_TURN:
                 self.stop(error.fault)
             if results:
-                return await self._shown(tool, results[0], is_found=False)
+                return await self._shown(tool, results[0])
             text = await self.brief.for_model(error_text(error.fault), tool=tool)
             raise RefusedToolError(str(text)) from error
         result = results[0] if results else value
-        return None if result is None else await self._shown(tool, result)
+        return None if result is None else await self._shown(tool, result, arguments, is_found=True)
 
-    async def _shown(self, tool: str, result: Any, *, is_found: bool = True) -> Any:
+    async def _shown(self, tool: str, result: Any, arguments: object = None, *, is_found: bool = False) -> Any:
         """Return a result as it is, unless something in it is redacted for the model: then as JSON, without pictures.
 
         What is found is remembered, for a last answer at a limit.
@@ -265,7 +263,7 @@ class Bounds:
             return error_text(error.fault)
         if is_found:
             with self.stopping():
-                self._reserve.note_result(tool, text_of(clean))
+                self._reserve.note_result(tool, text_of(clean), plain(arguments))
         return result if clean == readable else clean
 
     def question_about(self, tool: str, reason: object = None) -> str:
@@ -520,7 +518,8 @@ class Bounds:
     def answer(self, output: object) -> Answer:
         """Return the output of a run as an answer: see `answer_from`."""
         brief = self.brief
-        return answer_from(output, brief.result_schema, user=brief.user, references=brief.handoff.references)
+        answer = answer_from(output, brief.result_schema, user=brief.user, references=brief.handoff.references)
+        return replace(answer, findings=tuple(self._reserve.findings))
 
 
 class OwnToolInProgress:

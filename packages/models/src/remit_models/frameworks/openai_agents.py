@@ -25,7 +25,7 @@ sdk: Any = import_module("agents")
 
 TESTED_WITH = {"openai-agents": "0.24.0"}
 # Private names that this module uses; other versions may not have them.
-PRIVATE_NAMES = {"agents:Model": ("_cleanup_on_run_end",)}
+PRIVATE_NAMES = {"agents:Model": ("_cleanup_on_run_end",), "agents:Handoff": ("_agent_ref",)}
 
 # Tools that a provider runs itself while it answers; other calls are returned and executed here.
 _HOSTED = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
@@ -47,10 +47,41 @@ class OpenAIAgent:
         bounds = Bounds(brief, concludes=True)
         prompt = await bounds.prompt()
         within = BoundsHooks(bounds, prompt)
+        first = await self._in_charge(brief)
         try:
-            return bounds.answer(await within.run(await within.clone(self._agent)))
+            output = await within.run(await within.clone(first))
+            await self._keep_in_charge(brief, first, within.last_agent)
+            return bounds.answer(output)
         except LimitReached as why:
             return await bounds.conclude(why, within.last_call)
+
+    async def _in_charge(self, brief: Brief) -> Any:
+        """Return the agent to which the conversation was handed off in an earlier turn of the session, or the first."""
+        if not self._agent.handoffs or brief.request.session is None:
+            return self._agent
+        name = (await brief.state()).get(_state_name(brief))
+        return next((each for each in _reachable(self._agent) if each.name == name), self._agent)
+
+    async def _keep_in_charge(self, brief: Brief, first: Any, last: Any) -> None:
+        """Store which agent answers the next turn of the session."""
+        if self._agent.handoffs and brief.request.session is not None and last.name != first.name:
+            with suppress(RemitError):  # another turn has ended at the same time, and stored its own
+                await brief.update_state(**{_state_name(brief): last.name})
+
+
+def _state_name(brief: Brief) -> str:
+    return f"in charge of {brief.request.session}"
+
+
+def _reachable(first: Any) -> list[Any]:
+    """Return the agents to which a conversation can be handed off, the first one included."""
+    agents = [first]
+    for agent in agents:
+        for each in agent.handoffs:
+            to = each._agent_ref and each._agent_ref() if isinstance(each, sdk.Handoff) else each
+            if to is not None and all(to is not known for known in agents):
+                agents.append(to)
+    return agents
 
 
 class BoundsHooks(sdk.RunHooks):
@@ -59,6 +90,8 @@ class BoundsHooks(sdk.RunHooks):
     def __init__(self, bounds: Bounds, prompt: ModelPrompt) -> None:
         self.bounds = bounds
         self.answered = False
+        self.last_agent: Any = None
+        """The agent that has answered."""
         self._prompt = prompt
         self._clones: dict[int, Any] = {}
         self._originals: list[Any] = []  # so that no other object gets the same id
@@ -101,6 +134,7 @@ class BoundsHooks(sdk.RunHooks):
                     run = self._whole
                     continue
                 if not result.interruptions:
+                    self.last_agent = result.last_agent
                     return result.final_output
                 options["input"] = await self._decided(result)
         finally:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from remit.protocol.envelope import HANDLING, MODEL, Json
+from remit.protocol.envelope import HANDLING, MODEL, Json, Response
 from remit.protocol.lifecycle import Status
 from remit.runtime.run_tree import Node, Tree
 from remit.words.terminal import one_line
@@ -35,8 +35,24 @@ def _count(value: object) -> int:
     return value if type(value) is int and value > 0 else 0
 
 
-def handling_in(metadata: Mapping[str, Json]) -> str:
-    """Return the decision in the metadata of a response as a sentence for operators; empty if there is none."""
+def handling_of(node: Node) -> str:
+    """Return who handled a delegation: as a handover or a decision of its agent says; empty if neither does."""
+    response = node.response
+    return "" if response is None else _handover_of(node, response) or _decision_in(response.metadata)
+
+
+def _handover_of(node: Node, response: Response) -> str:
+    """Return what became of the conversation with the user in a delegation."""
+    first = response.handover[0].to if response.handover else None
+    if first is not None and any(each.agent == first for each in list(node.lineage())[1:]):
+        return f"handed the conversation back to {first}"
+    if response.handover:
+        return f"the conversation is with {response.handover[-1].to} now"
+    took_over = node.request is not None and node.request.handover is not None and node.parent is not None
+    return "took the conversation over" if took_over else ""
+
+
+def _decision_in(metadata: Mapping[str, Json]) -> str:
     try:
         handling = msgspec.convert(metadata.get(HANDLING), dict[str, str])
     except msgspec.ValidationError:
@@ -83,7 +99,8 @@ class DelegationTable(Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: tuple[int, ...]
     """The error code."""
     note: tuple[str, ...]
-    """The most important detail: the error message, the question to a person, or the last progress message."""
+    """The most important detail: the error message, the question to a person, the last progress message, or what became
+    of the conversation that was handed over."""
     started: tuple[int, ...]
     """Milliseconds from the start of the run."""
     took: tuple[int, ...]
@@ -206,7 +223,9 @@ def _model(node: Node) -> ModelUse:
 def _note(node: Node) -> str:
     if node.fault is not None:
         return _line(node.fault.outward().message)
-    return _line(node.question or ("" if node.response else node.last_message))
+    if node.response is not None:
+        return _line(_handover_of(node, node.response))
+    return _line(node.question or node.last_message)
 
 
 def _line(text: str) -> str:

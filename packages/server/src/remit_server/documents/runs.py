@@ -56,7 +56,9 @@ class DelegationLine(Struct, frozen=True, kw_only=True):
     said: Annotated[str, Meta(description="Its last progress message.")] = ""
     preview: Annotated[str, Meta(description="The first 200 characters of its answer.")] = ""
     fault: Annotated[Fault | None, Meta(description="The error, if it did not succeed.")] = None
-    handling: Annotated[str, Meta(description="Whether it answered itself or handed over, and why.")] = ""
+    handling: Annotated[
+        str, Meta(description="Whether it answered itself, was routed, or handed the conversation on.")
+    ] = ""
 
 
 class ApprovalLine(Struct, frozen=True, kw_only=True):

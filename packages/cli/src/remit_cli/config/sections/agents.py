@@ -73,7 +73,7 @@ class AgentSection(Section, frozen=True, kw_only=True):
     """Tokens of earlier messages of the session that the model is given."""
     sub_agent_arguments: Arguments = "short"
     """Which arguments of the tool `sub_agent` the model is offered: `short` (`agent_name`, `task`, `input`), which
-    small models can use, or `full`."""
+    small models can use, `relay` (these, and whether the agent's answer is given to the user as it is), or `full`."""
     structured_answers: bool = True
     """Whether the model can return more than a text to other agents: summary, confidence, sources, facts, artifacts,
     and whether it has a question."""
@@ -126,6 +126,8 @@ class AgentSection(Section, frozen=True, kw_only=True):
     allow_sub_agent_calls: bool | None = _CARD.allow_sub_agent_calls
     """`true` without `may_call`: it may call every agent of the team. `false` forbids every call, whatever `may_call`
     says."""
+    hands_over_to: frozenset[AgentName] = _CARD.hands_over_to
+    """Agents of `may_call` to which its model may hand the conversation over: they answer the user from then on."""
     max_sub_agent_depth: Count | None = _CARD.max_sub_agent_depth
     """Maximum levels of delegation below the agent."""
     recursive: bool = _CARD.recursive
@@ -295,7 +297,7 @@ class StepSection(Section, frozen=True, kw_only=True):
     """What the user reads while it is in progress (default: the capability's `phrase`)."""
     context: ContextFilter | None = None
     """What its callee sees of the conversation, by `last_messages`, `roles`, `keywords`, `max_age_seconds`,
-    `include_summary`, `include_workspace`, `workspace_files` and `include_contents`, and of its notes by `known`
+    `include_summary`, `include_facts`, `include_workspace`, `workspace_files` and `include_contents`, and by `known`
     (default: all)."""
     files: bool = False
     """Whether its callee gets the files of the workflow's request."""

@@ -18,7 +18,7 @@ from remit.policy.weight import is_light, is_light_request, texts_of_request
 from remit.ports import DuplicateRequest, RegisteredAgent, Remote, SessionOwner, Tool
 from remit.ports.text_reader import text_reader
 from remit.protocol.card import AgentCard
-from remit.protocol.envelope import Json, Note, Request
+from remit.protocol.envelope import USER, Handover, Json, Note, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.remit import lower
 from remit.runtime import journal
@@ -382,7 +382,18 @@ class RootAdmission:
             await self._take_over(run, request, attempt.content)
         if goes_on or request.view is not None or (owner is None and request.context is not None):
             attempt.request = await self.with_context(run, request, goes_on=goes_on)
+        if run.in_charge and request.handover is None and request.origin == USER and entry is not None:
+            attempt.request = replace(attempt.request, handover=await self._in_charge(run, entry.card))
         return None
+
+    async def _in_charge(self, run: Run, first: AgentCard) -> tuple[Handover, ...]:
+        """Return the agents to which a conversation was handed over, as far as the team still lets them have it."""
+        registry = self._parts.registry
+        to = run.in_charge[0].to or ""
+        if registry.other_hubs is not None and to not in registry.agents:
+            await registry.other_hubs.find(to)
+        # The others are judged when the one before them hands it on.
+        return run.in_charge if to in registry.agents and first.may_reach(to) else ()
 
     def facts_of(self, attempt: RootAttempt, now: float) -> Facts:
         """Return the facts of this moment that the guards need about a request."""

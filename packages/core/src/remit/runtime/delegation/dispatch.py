@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from remit.policy.budget import LEAST_SHARE, grant_time_ms, grant_tokens, tokens_wanted
 from remit.policy.guards import GUARDS, asked_too_often, passes_again
 from remit.policy.limits import Limits
-from remit.policy.reception import Powers, authority_of, context_cut, of_user, powers_of
+from remit.policy.reception import Powers, authority_of, context_cut, powers_of
 from remit.policy.redaction import is_clean
 from remit.policy.repeats import CallKey, beside_of, call_key_of, is_outdated
 from remit.policy.verdict import Ask, Facts, Guard, Refuse, Rewrite
@@ -37,7 +37,7 @@ from remit.runtime.delegation.tasks import CachedAnswers, DelegationTasks
 from remit.runtime.frames import Frame, PassedCall, PlaceInQueue, RoutedCall, SlotGivenUp
 from remit.runtime.journal import JournalStep
 from remit.runtime.purse import cost_granted, cost_wanted, funded
-from remit.runtime.sessions import ViewRequest, session_of
+from remit.runtime.sessions import ViewRequest, session_of_callee
 
 # Later attempts append a suffix, up to the length of a name.
 LONGEST_PATH = LONGEST_NAME - 10
@@ -207,7 +207,7 @@ def draft(
     )
     # More than fifteen keywords in one call cost Python four times as much, so rare fields are set afterwards.
     is_rare = call.context or call.hints or call.reason or call.refined_by or call.retry_of or call.files
-    return _with_rare_fields(request, call) if is_rare else request
+    return _with_rare_fields(request, call) if is_rare or call.handover is not None else request
 
 
 def is_like(last: PassedCall, call: Call, card: AgentCard | None, caller: AgentCard, limits: Limits) -> bool:
@@ -276,6 +276,7 @@ def _with_rare_fields(request: Request, call: Call) -> Request:
         refined_by=call.refined_by,
         retry_of=call.retry_of,
         files=call.files,
+        handover=call.handover,
     )
 
 
@@ -443,12 +444,8 @@ class Dispatch:
             _name_once(parent, call.step)
         sent, owner = call, None
         if call.session is not None:
-            user = parent.request.remit.user
-            session, owner = await session_of(parts.store, call.session, user)
-            if owner is None:  # agents of two users that begin it at the same time must not share it
-                session = of_user(session, user)
-            if session != call.session:
-                call = replace(call, session=session)
+            session, owner = await session_of_callee(parts.store, call.session, parent.request)
+            call = replace(call, session=session)
         target = call.target
         if target is None and call.capability is not None:
             route = route or self.routing.route(parent, call, call.capability, path, owner)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from remit.policy.restoring import of_kinds, restore
 from remit.policy.weight import is_light, is_short_text_answer
+from remit.ports.remote import Remote
 from remit.ports.store import unknown_outcome
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import MAX_BYTES, checked
@@ -85,6 +86,8 @@ def answered(frame: Frame, answer: Answer) -> Response:
             warnings=answer.warnings,
             requires_followup=answer.requires_followup,
         )
+    if answer.findings:
+        response = replace(response, findings=answer.findings)
     if answer.artifacts or answer.new_facts or answer.sources or answer.metadata or answer.files:
         response = replace(
             response,
@@ -176,6 +179,9 @@ def relayed(frame: Frame, given: Response, max_bytes: int, *, known_valid: bool 
         duration_ms=0,
         queued_ms=0,
         cache="none",
+        # Who is in charge at another team's hub is known there.
+        findings=(),
+        handover=given.handover if isinstance(frame.agent, Remote) and frame.agent.shares_store else (),
     )
 
 
@@ -226,7 +232,7 @@ def for_callee(request: Request) -> Request:
 
 def for_record(response: Response) -> Response:
     """Return the response for the record: a copy, so that the caller's changes do not affect it."""
-    if not response.artifacts and not response.metadata and isinstance(response.result, _PLAIN):
+    if not (response.artifacts or response.metadata or response.findings) and isinstance(response.result, _PLAIN):
         return response
     # A redacted response may be larger than an envelope may be.
     return checked(response, max_bytes=sys.maxsize)

@@ -162,16 +162,16 @@ class Settlement:
         self.parts.ledger.close(frame, judged if frame.doubt else response, now, self.parts.limits.delegation_time_ms)
         if parent is not None and response.fault is not None:
             parent.note_fault_below(response.fault)
-        outcome = response
+        outcome = replace(response, findings=()) if response.findings and parent is not None else response
         if inspection is not None and parent is not None and inspection.held is parent.held:
-            outcome = replace(response, **inspection.restored)
+            outcome = replace(outcome, **inspection.restored)
         elif run.known and parent is not None:
-            outcome = self.parts.redactor.for_caller(response, parent)
+            outcome = self.parts.redactor.for_caller(outcome, parent)
         if parent is not None:
             repeats.note_end(frame, parent, outcome)
         try:
             if frame.lookup is not None:
-                self.cached.land(frame, frame.lookup, response, now)
+                self.cached.land(frame, frame.lookup, replace(response, findings=()), now)
             if parent is not None:  # a root response is stored by its run
                 recorded = for_record(response) if inspection is None else inspection.on_record(response)
                 request, wall_ms = frame.request, self.parts.clock.wall_ms
