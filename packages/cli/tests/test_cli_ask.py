@@ -73,7 +73,7 @@ def test_what_is_asked_for_is_done(team: Path) -> None:
 
 def test_a_question_can_be_replied_to_in_its_session(team: Path) -> None:
     first = remit("ask", "order a pizza", "--session", "s", folder=team)
-    assert "the size (small or large)?" in first.stdout
+    assert "I need one more thing: size (small or large)." in first.stdout
     assert 'Reply with: remit ask --session s "…"' in first.stderr
     back = remit("ask", "size: large", "--session", "s", folder=team)
     assert "Order a pizza (size: large)?" in back.stdout

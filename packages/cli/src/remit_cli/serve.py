@@ -185,9 +185,9 @@ def reload(given: GivenStore, as_json: bool) -> None:
 
     The file is checked first, as by `remit validate`. No run is stopped: calls in progress keep the time, tokens and
     tools that they were granted, and new calls follow the new settings. These settings apply at once: limits, budgets,
-    breaker, rules, approvals.timeout, and may_call, allow_sub_agent_calls, recursive, authority, rate, time, tokens,
-    cost and draws of agents. Everything else needs a restart: code, new agents, capabilities, tools, redaction, the
-    store.
+    breaker, rules, approvals.timeout, and may_call, allow_sub_agent_calls, recursive, authority, rate, tool_rates,
+    time, tokens, cost and draws of agents. Everything else needs a restart: code, new agents, capabilities, tools,
+    redaction, the store.
 
     \b
     Example:

@@ -11,8 +11,8 @@ from remit import Ask, Brief, Code, Decision, Finding, Hub, Question, RemitError
 from remit.hub.recording.comparing import RecordedDifference, comparable, first_change, ordinal
 from remit.hub.recording.files import read_recording
 from remit.ports import Remote
+from remit.ports.brief import RECORDED_TURN
 from remit.protocol.card import AgentCard
-from remit.runtime.frames import RECORDED_TURN
 from remit_testing import MemoryStore
 
 

@@ -382,7 +382,7 @@ async def test_what_was_said_before_a_deadline_is_counted(hub: Hub, serve: Serve
             if isinstance(record.body, Delta):
                 texts.append(record.body.text)
                 if texts == [LONG, "The "]:
-                    clock.advance(5)
+                    clock.advance(3.1)
             ended = record.body
     assert isinstance(ended, Response)
     assert ended.status is Status.TIMEOUT

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import random
 import re
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -268,6 +269,7 @@ async def test_a_peer_that_is_away_is_not_waited_for_where_another_agent_can_be_
 ) -> None:
     refusals = list[object]()
     monkeypatch.setattr("remit_server.transports.http.in_words", lambda error: str(refusals.append(error)))
+    monkeypatch.setattr(random, "betavariate", lambda a, b: a / (a + b))  # who came first is asked first
     hub = remit.Hub(name="near", store=MemoryStore())
     answers = list[Response]()
 

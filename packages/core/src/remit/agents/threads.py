@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from remit.ports.brief import RECORDED_TURN
 from remit.runtime.aside import stepping_aside
-from remit.runtime.frames import RECORDED_TURN
 
 log = logging.getLogger("remit")
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, Protocol, TypeVar, Unpack, cast
 
 from msgspec import Struct
@@ -49,6 +50,9 @@ OwnTool = Callable[[dict[str, Json]], Awaitable[Json]]
 
 Blender = Callable[["Blend"], Awaitable[str]]
 """Blends several results with a model: it gets `blend.prompt` and returns the model's text."""
+
+RECORDED_TURN: ContextVar[object | None] = ContextVar("recorded_turn", default=None)
+"""The turn of an agent that the running code belongs to, as a recorder has it; None: its replies are not recorded."""
 
 # An agent's own history gets twice the tokens of what it is shown of others'.
 HISTORY_TOKENS = 8_000

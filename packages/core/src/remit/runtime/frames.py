@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import InitVar, dataclass, field
 from io import StringIO
 from types import TracebackType
@@ -27,9 +26,6 @@ from remit.runtime.answer_cache import Lookup
 from remit.runtime.purse import Purse, price_of
 
 NOTHING = Usage()
-
-RECORDED_TURN: ContextVar[object | None] = ContextVar("recorded_turn", default=None)
-"""The turn of an agent that the running code belongs to, as a recorder has it; None: its replies are not recorded."""
 
 
 class RoutedCall(NamedTuple):

@@ -17,8 +17,9 @@ from urllib.parse import parse_qsl, urlencode
 
 from msgspec import Struct
 
+from remit.ports.brief import RECORDED_TURN
 from remit.protocol.envelope import Json
-from remit.runtime.frames import RECORDED_TURN, Frame
+from remit.runtime.frames import Frame
 
 _CLIENTS = ("httpx", "httpx2")
 

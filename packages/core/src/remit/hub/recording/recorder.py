@@ -30,12 +30,13 @@ from remit.hub.recording.http import AgentTurn, HttpCall, HttpReply, caught_http
 from remit.policy.redaction import TOKEN
 from remit.policy.verdict import Detector, Sealing
 from remit.ports import Approver, Decision, Question
+from remit.ports.brief import RECORDED_TURN
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.agent_status import outcome_of
 from remit.runtime.context import RuntimeContext, ToolResult
-from remit.runtime.frames import RECORDED_TURN, Frame
+from remit.runtime.frames import Frame
 from remit.runtime.registry import team_invalid
 
 # What a provider says when it may answer later; its client then asks the same again.
