@@ -104,7 +104,7 @@ def in_source() -> set[str]:
     pages = (
         path.relative_to(ROOT / "docs")
         for door in DOORS
-        for path in (ROOT / "docs" / door).rglob("*")
+        for path in (ROOT / "docs" / door).glob("*")
         if path.suffix in {".md", ".json"}
     )
     return {path.as_posix() for path in files if not {"__pycache__", ".remit", TROUBLE}.intersection(path.parts)} | {

@@ -8,9 +8,9 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 
 # What misses its budget may become smaller, and not larger: whoever adds lines deletes others, or gives a reason here.
 CEILINGS = {
-    "modules": 654,
-    "lines": 155_350,
-    "lines of tests": 154_960,
+    "modules": 653,
+    "lines": 155_060,
+    "lines of tests": 154_840,
     # Upkeep of a store came from the core, and a process asks before it uses a tool of its own, or more tokens. Whoever
     # approves can reveal what tokens stand for: here, in the core, and over HTTP with its two clients. Each command
     # that limits tokens limits money, and a plugin can reach an agent by its address. The terminal shows what it cut
@@ -29,25 +29,25 @@ CEILINGS = {
     # peers are read as far as they can be, and guards judge answers: a module for each.
     # A day gets back what a cancelled run drew, resumed runs draw on it, tools that agents bring along have rates, and
     # long arguments are recorded by their beginning.
-    "package core: lines": 35_100,
+    "package core: lines": 34_950,
     "package core: modules": 139,
     # Each use of a tool is judged and recorded, and each coding tool has its own way to be told of changed arguments.
     # Money of a session is limited, asked about, refused, extended and shown as tokens are.
     "package guard: lines": 4_620,
     # Eight frameworks each have their own way to stop at a tool, to ask, to count, and to go on with other arguments.
-    "package models: lines": 8_985,
+    "package models: lines": 8_980,
     "package otel: lines": 1_741,
     # A chat names each option that is not for it.
     "package relay: lines": 27_335,
     # Credentials and the extension of A2A carry money and limits on the arguments of tools, and a cancel over A2A and
     # MCP does not need the store. Answers in A2A and every dialect are read in the forms that peers write.
     # Evaluations and replays have documents, and the guard's has what each session has used.
-    "package server: lines": 27_905,
+    "package server: lines": 27_895,
     # Money and limits on tools go over every transport, any A2A agent can be checked for Remit's extension, and a store
     # in memory begins with a copy of an empty one. Answers are judged at the hub of their caller over every transport.
     "package testing: lines": 3_585,
     # Hidden characters in a question are written out before it is kept. A hub can be recorded and replayed.
-    "lines that Hub needs": 33_420,
+    "lines that Hub needs": 33_270,
     "files run by hub.ask with a nested delegation": 39,
     # Nine of them are fair shares of tokens, and answers that are compared with earlier ones; nine more are money, and
     # two the limits on the arguments of tools, and two the day of a user.

@@ -20,4 +20,6 @@ class PagesBuild(BuildHookInterface[Any]):
             return
         docs = Path(self.root).parents[1] / "docs"
         inside = f"src/{PAGES}" if self.target_name == "sdist" else PAGES
-        build_data["force_include"] |= {str(docs / door): f"{inside}/{door}" for door in DOORS}
+        # The decisions behind the code are for who changes it, in a checkout.
+        pages = (page for door in DOORS for page in (docs / door).glob("*.*"))
+        build_data["force_include"] |= {str(page): f"{inside}/{page.parent.name}/{page.name}" for page in pages}

@@ -16,7 +16,7 @@ from remit.policy.verdict import ALLOW, Allow, Detector, Facts, Finding, Rewrite
 from remit.protocol.card import Capability
 from remit.protocol.codec import checked, encode
 from remit.protocol.conditions import ValueBounds
-from remit.protocol.envelope import Artifact, ContextFilter, Handoff, Request, Response, Source
+from remit.protocol.envelope import Artifact, ContextFilter, Handoff, Handover, Request, Response, Source, ToolFinding
 from remit.protocol.errors import Code, Problem, fault
 from remit.protocol.records import Approval, Notice, Progress, Refusal, ToolUse
 from samples import a_card, a_remit, a_request, a_response
@@ -499,6 +499,8 @@ def test_a_detector_may_also_give_its_findings_one_by_one() -> None:
         {"metadata": {"x": ALICE}},
         {"sources": (Source(owner_scope="u", source_id=ALICE),)},
         {"fault": fault(Code.DELEGATION_FAILED, ALICE)},
+        {"findings": (ToolFinding(tool="find", result=ALICE),)},
+        {"handover": (Handover(to="billing", reason=ALICE),)},
     ],
 )
 def test_a_response_that_says_something_secret_is_not_plain(changes: dict[str, Any]) -> None:
