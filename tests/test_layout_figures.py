@@ -10,7 +10,7 @@ from layout import BUDGETS, PACKAGES, imports_within, measure
 CEILINGS = {
     "modules": 653,
     "lines": 155_060,
-    "lines of tests": 154_840,
+    "lines of tests": 154_845,
     # Upkeep of a store came from the core, and a process asks before it uses a tool of its own, or more tokens. Whoever
     # approves can reveal what tokens stand for: here, in the core, and over HTTP with its two clients. Each command
     # that limits tokens limits money, and a plugin can reach an agent by its address. The terminal shows what it cut
